@@ -1,0 +1,1 @@
+//! How it is said: the only crate that names async_nats

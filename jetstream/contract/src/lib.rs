@@ -1,0 +1,1 @@
+//! What is said on the bus: names and shapes, no IO

@@ -1,0 +1,1 @@
+//! Runs hot segments: sandbox, harness, the calls an agent has, model proxy, volume

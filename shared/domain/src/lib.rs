@@ -1,0 +1,1 @@
+//! What it means: the rules, pure, synchronous, told the time

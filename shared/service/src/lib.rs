@@ -1,0 +1,1 @@
+//! What makes a program one of ours: configuration, telemetry, clock, shutdown and drain, health
