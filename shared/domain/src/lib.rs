@@ -1,1 +1,13 @@
-//! What it means: the rules, pure, synchronous, told the time
+//! What it means: the rules of resident processes, pure and synchronous. Nothing here reads a clock, draws a random
+//! number, touches a file or knows that there is a bus.
+//!
+//! [`process::step`] is the heart: what one cause does to a conversation's live process.
+
+pub mod ids;
+pub mod policy;
+pub mod process;
+pub mod refusal;
+pub mod time;
+
+pub use refusal::Refusal;
+pub use time::Timestamp;

@@ -1,0 +1,40 @@
+//! The product's numbers. What an operator may change is a setting whose default stands here; the rest are bounds.
+
+use std::time::Duration;
+
+/// How many inputs may wait for a process. Ingress refuses the next one; what was accepted is never refused for room.
+pub const UNDELIVERED_MAX: usize = 1_000;
+
+/// How many of them may be held back for the end of a turn (mode `queue`).
+pub const HELD_MAX: usize = 32;
+
+/// The text of one message, in bytes of UTF-8.
+pub const MESSAGE_TEXT_MAX: usize = 256 * 1024;
+
+/// The summary of `finish_process`, in bytes: it stands in the state, which is to stay small.
+pub const SUMMARY_MAX: usize = 8 * 1024;
+
+/// What the task's pill shows of a note, in characters; the whole note is in the record.
+pub const NOTE_SHOWN_MAX: usize = 500;
+
+/// What is kept of an error's text in the log, in characters.
+pub const ERROR_SHOWN_MAX: usize = 500;
+
+/// How long the harness may take to end its turn once its process has ended or its wait is booked.
+pub const TURN_END_GRACE: Duration = Duration::from_secs(15);
+
+/// An idle segment that nobody watches parks after this long.
+pub const PARK_AFTER_ABSENCE: Duration = Duration::from_secs(2 * 60);
+
+/// How often an executor renews its lease.
+pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(4);
+
+/// The registry takes a segment for lost when its executor's lease has not changed for this long. It is longer than
+/// [`EXECUTOR_FREEZES_AFTER`] by more than two renewals, so that the old harness rests before a new one starts.
+pub const LEASE_LOST_AFTER: Duration = Duration::from_secs(34);
+
+/// An executor stops its own segments this long after it sent the last renewal that was acknowledged.
+pub const EXECUTOR_FREEZES_AFTER: Duration = Duration::from_secs(20);
+
+/// How long an idempotency key or delivery id is remembered.
+pub const DELIVERY_REMEMBERED: Duration = Duration::from_secs(72 * 3600);

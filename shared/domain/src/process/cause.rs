@@ -1,0 +1,176 @@
+//! What changes a process, and the facts that follow.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Exit, Harness, OpenWork, ParkReason, Report, Session, WakeTrigger};
+use crate::Refusal;
+use crate::ids::{AgentId, Epoch, ExecutorId, RecordSeq, TurnNo, UserId};
+
+/// What changes a process. Inputs carry their number in the record, reports the number their segment gave them; the
+/// rest is guarded by the state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Cause {
+    /// What somebody said to the conversation.
+    Input {
+        seq: RecordSeq,
+        from: UserId,
+        agent: AgentId,
+        #[serde(flatten)]
+        input: Input,
+    },
+    Report(Report),
+    /// The registry has found that no executor runs the segment any more.
+    Lost {
+        executor: ExecutorId,
+        epoch: Epoch,
+        why: LossReason,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "input", rename_all = "snake_case")]
+pub enum Input {
+    Message {
+        mode: Mode,
+        /// What a process of the agent starts with; absent when the agent is gone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start: Option<StartWith>,
+    },
+    Stop {
+        scope: StopScope,
+    },
+    Archive,
+    /// The same delivery stands in the record already.
+    Duplicate {
+        of: RecordSeq,
+    },
+    /// No handler could take the entry.
+    Dead {
+        error: String,
+    },
+}
+
+/// The agent's settings that a process keeps for its life.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartWith {
+    pub harness: Harness,
+}
+
+/// How a message meets a running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Into the live process, else it starts one.
+    #[default]
+    Auto,
+    /// Into the live process, else it is refused.
+    Steer,
+    /// As `auto`, but not before the running turn has ended.
+    Queue,
+    /// As `auto`, and the running turn ends first.
+    Interrupt,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopScope {
+    /// The running turn; the process stays in progress.
+    #[default]
+    Turn,
+    /// The process: it ends as Stopped.
+    Process,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossReason {
+    /// The lease has not changed for [`crate::policy::LEASE_LOST_AFTER`].
+    LeaseExpired,
+    /// The executor runs as another incarnation.
+    Restarted,
+    /// The executor lives and does not list the segment.
+    NotListed,
+}
+
+/// What follows from a cause. Readers of the log act on these; [`State`] says where that leaves the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum Fact {
+    Started {
+        ordinal: u32,
+    },
+    /// The input waits for the harness of this process.
+    Routed {
+        input: RecordSeq,
+    },
+    /// The running turn is to end.
+    Interrupting {
+        input: RecordSeq,
+    },
+    Waking {
+        trigger: WakeTrigger,
+        epoch: Epoch,
+    },
+    Claimed {
+        executor: ExecutorId,
+        epoch: Epoch,
+    },
+    Ready {
+        session: Session,
+    },
+    /// The harness has taken these inputs.
+    Consumed {
+        inputs: Vec<RecordSeq>,
+    },
+    TurnStarted {
+        turn: TurnNo,
+    },
+    TurnEnded {
+        turn: TurnNo,
+        outcome: TurnOutcome,
+    },
+    Noted,
+    FinishHeld {
+        open: Vec<OpenWork>,
+    },
+    Parked {
+        reason: ParkReason,
+    },
+    Lost {
+        executor: ExecutorId,
+        epoch: Epoch,
+        why: LossReason,
+    },
+    Ended {
+        exit: Exit,
+    },
+    /// These inputs were not read before the process ended.
+    Returned {
+        inputs: Vec<RecordSeq>,
+    },
+    /// A numbered cause was declined.
+    Refused {
+        why: Refusal,
+    },
+    Duplicate {
+        input: RecordSeq,
+        of: RecordSeq,
+    },
+    Dead {
+        input: RecordSeq,
+        error: String,
+    },
+    /// A stop that found nothing to stop any more.
+    NothingRan {
+        input: RecordSeq,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOutcome {
+    Completed,
+    Interrupted,
+    Failed,
+}

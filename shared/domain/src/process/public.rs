@@ -1,0 +1,157 @@
+//! What people and clients see of a process: one status, and a substate that says what the agent is doing.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Exit, Harness, Note, Outcome, ParkReason, Phase, Stage, State, WakeTrigger};
+use crate::ids::{AgentId, ConversationId, Epoch, ExecutorId, ProcessId, UserId};
+use crate::time::Timestamp;
+
+/// `executing` from the first message until the exit, whatever the substate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nothing was started.
+    Pending,
+    Executing,
+    Completed,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Substate {
+    Working,
+    Idle,
+    Waiting,
+    #[serde(rename = "Needs attention")]
+    NeedsAttention,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublicProcess {
+    pub id: ProcessId,
+    pub conversation_id: ConversationId,
+    pub agent_id: AgentId,
+    /// Its place in the conversation's chain, from 1.
+    pub ordinal: u32,
+    pub status: Status,
+    /// `queued`, `waking`, `starting`, `hot_working`, `hot_idle`, `parked` or `ended`.
+    pub state: String,
+    /// Absent once ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub substate: Option<Substate>,
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub park_reason: Option<ParkReason>,
+    /// What ends the present state, in a sentence.
+    pub next: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    pub epoch: Epoch,
+    pub harness: Harness,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harness_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<ExecutorId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<ExecutorId>,
+    pub starter: UserId,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_update: Option<Note>,
+    /// Inputs that the harness has not taken yet.
+    pub undelivered: usize,
+}
+
+impl State {
+    pub fn status(&self) -> Status {
+        match &self.phase {
+            Phase::Absent => Status::Pending,
+            Phase::Waking { .. } | Phase::Hot(_) | Phase::Parked { .. } => Status::Executing,
+            Phase::Ended { exit, .. } => match exit.outcome {
+                Outcome::Completed => Status::Completed,
+                Outcome::Stopped => Status::Stopped,
+                Outcome::Failed => Status::Failed,
+            },
+        }
+    }
+
+    pub fn substate(&self) -> Option<Substate> {
+        match &self.phase {
+            Phase::Absent | Phase::Ended { .. } => None,
+            Phase::Waking { .. } => Some(Substate::Working),
+            Phase::Hot(hot) => Some(match hot.stage {
+                Stage::Starting | Stage::Working => Substate::Working,
+                Stage::Idle => Substate::Idle,
+            }),
+            Phase::Parked { reason, .. } => Some(match reason {
+                ParkReason::NeedsAttention { .. } => Substate::NeedsAttention,
+                ParkReason::Absent | ParkReason::Drain => Substate::Waiting,
+            }),
+        }
+    }
+
+    pub fn public(&self) -> PublicProcess {
+        let (name, since, next) = self.standing();
+        let (park_reason, exit) = match &self.phase {
+            Phase::Parked { reason, .. } => (Some(reason.clone()), None),
+            Phase::Ended { exit, .. } => (None, Some(exit.clone())),
+            Phase::Absent | Phase::Waking { .. } | Phase::Hot(_) => (None, None),
+        };
+        PublicProcess {
+            id: self.process,
+            conversation_id: self.conversation,
+            agent_id: self.agent,
+            ordinal: self.ordinal,
+            status: self.status(),
+            state: name.to_owned(),
+            substate: self.substate(),
+            since,
+            park_reason,
+            next,
+            exit,
+            epoch: self.epoch,
+            harness: self.harness,
+            harness_version: self.session.as_ref().map(|session| session.version.clone()),
+            executor: self.hot().map(|hot| hot.executor),
+            volume: self.volume,
+            starter: self.starter,
+            started_at: self.started_at,
+            last_update: self.note.clone(),
+            undelivered: self.undelivered.len(),
+        }
+    }
+
+    /// The state's name, since when, and what ends it.
+    fn standing(&self) -> (&'static str, Timestamp, String) {
+        match &self.phase {
+            Phase::Absent => {
+                ("absent", self.started_at, "a message that is accepted starts a process".into())
+            }
+            Phase::Waking { since, trigger: WakeTrigger::Start, .. } => {
+                ("queued", *since, "it starts when an executor has a free slot".into())
+            }
+            Phase::Waking { since, .. } => {
+                ("waking", *since, "it goes on when an executor has a free slot".into())
+            }
+            Phase::Hot(hot) => match hot.stage {
+                Stage::Starting => ("starting", hot.since, "the harness is starting".into()),
+                Stage::Working => ("hot_working", hot.since, "the agent works".into()),
+                Stage::Idle => {
+                    ("hot_idle", hot.since, "a message starts the next turn; without one it parks".into())
+                }
+            },
+            Phase::Parked { since, reason } => ("parked", *since, reason.ended_by()),
+            Phase::Ended { at, .. } => ("ended", *at, "a message starts the next process".into()),
+        }
+    }
+}
+
+impl ParkReason {
+    fn ended_by(&self) -> String {
+        match self {
+            Self::Absent | Self::Drain => "a message wakes it".into(),
+            Self::NeedsAttention { what } => format!("{what}; then a message wakes it"),
+        }
+    }
+}

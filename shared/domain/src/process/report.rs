@@ -1,0 +1,136 @@
+//! What a segment reports. Reports are numbered per epoch; each tells what has happened since the one before it, in
+//! order, and at most its last event asks for something. The answer is the step, on the process's own subject.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Change, Fact, ParkReason, Phase, Reported, Session, State, TurnOutcome, claim, consumed, finish, noted,
+    park, turn,
+};
+use crate::Refusal;
+use crate::ids::{Epoch, ExecutorId, Incarnation, RecordSeq, Renewal, ReportNo};
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    pub executor: ExecutorId,
+    pub incarnation: Incarnation,
+    pub epoch: Epoch,
+    pub n: ReportNo,
+    pub events: Vec<SegmentEvent>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum SegmentEvent {
+    /// Asks for the process. Always alone, in report 1.
+    Claim {
+        renewal: Renewal,
+    },
+    /// The harness accepts input.
+    Ready {
+        session: Session,
+    },
+    /// The harness has echoed these inputs.
+    Consumed {
+        inputs: Vec<RecordSeq>,
+    },
+    TurnStarted,
+    TurnEnded {
+        outcome: TurnOutcome,
+    },
+    /// The agent told how far it is.
+    Noted {
+        text: String,
+    },
+    /// Asks for the end of the process.
+    Finish {
+        summary: String,
+    },
+    /// The harness has stopped. `unfinished`: in the middle of a turn, which is to go on.
+    Park {
+        reason: ParkReason,
+        unfinished: bool,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    Done,
+    Refused { why: Refusal },
+}
+
+/// `None` for a repeated report.
+pub(super) fn step(last: Option<&State>, report: &Report, now: Timestamp) -> Result<Option<Change>, Refusal> {
+    let fenced = Refusal::Fenced { executor: report.executor, epoch: report.epoch };
+    let Some(state) = last.filter(|state| state.epoch == report.epoch) else {
+        return Err(fenced);
+    };
+    let before = state.reported.as_ref().filter(|reported| reported.is_from(report));
+    if before.is_some_and(|reported| report.n <= reported.n) {
+        return Ok(None);
+    }
+    let expected = before.map_or(ReportNo(1), |reported| reported.n.next());
+    if report.n != expected {
+        return Err(Refusal::ReportGap { expected, found: report.n });
+    }
+    let mut change = match (&state.phase, report.events.as_slice()) {
+        (Phase::Waking { .. }, [SegmentEvent::Claim { renewal }]) => {
+            claim::step(state.clone(), report, *renewal, now)?
+        }
+        (Phase::Hot(hot), _) if hot.executor == report.executor && hot.incarnation == report.incarnation => {
+            happened(state.clone(), &report.events, now)
+        }
+        (Phase::Parked { .. } | Phase::Ended { .. }, _) if before.is_some() => {
+            Change { facts: vec![Fact::Refused { why: Refusal::NoLongerHot }], state: state.clone() }
+        }
+        _ => return Err(fenced),
+    };
+    let answer = change.facts.iter().find_map(declined).map_or(Answer::Done, |why| Answer::Refused { why });
+    change.state.reported = Some(Reported {
+        executor: report.executor,
+        incarnation: report.incarnation,
+        epoch: report.epoch,
+        n: report.n,
+        answer,
+    });
+    Ok(Some(change))
+}
+
+fn happened(mut state: State, events: &[SegmentEvent], now: Timestamp) -> Change {
+    let mut facts = Vec::new();
+    for event in events {
+        // Nothing happens in a segment after what ends it.
+        if state.hot().is_none() {
+            break;
+        }
+        match event {
+            SegmentEvent::Claim { .. } => {}
+            SegmentEvent::Ready { session } => facts.push(turn::ready(&mut state, session)),
+            SegmentEvent::Consumed { inputs } => facts.extend(consumed::step(&mut state, inputs)),
+            SegmentEvent::TurnStarted => facts.extend(turn::started(&mut state)),
+            SegmentEvent::TurnEnded { outcome } => facts.push(turn::ended(&mut state, *outcome)),
+            SegmentEvent::Noted { text } => facts.push(noted::step(&mut state, text, now)),
+            SegmentEvent::Finish { summary } => facts.extend(finish::step(&mut state, summary, now)),
+            SegmentEvent::Park { reason, unfinished } => {
+                facts.extend(park::step(&mut state, reason, *unfinished, now));
+            }
+        }
+    }
+    Change { facts, state }
+}
+
+fn declined(fact: &Fact) -> Option<Refusal> {
+    match fact {
+        Fact::Refused { why } => Some(why.clone()),
+        Fact::FinishHeld { open } => Some(Refusal::FinishHeld { open: open.clone() }),
+        _ => None,
+    }
+}
+
+impl Reported {
+    fn is_from(&self, report: &Report) -> bool {
+        (self.executor, self.incarnation, self.epoch) == (report.executor, report.incarnation, report.epoch)
+    }
+}

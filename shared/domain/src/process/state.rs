@@ -1,0 +1,274 @@
+//! Where a conversation's process stands. Small on purpose: it is written whole with every step.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Fact};
+use crate::ids::{
+    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, RecordSeq, Renewal, ReportNo,
+    SegmentId, TurnNo, UserId,
+};
+use crate::time::Timestamp;
+
+/// Whose conversation it is. Every subject of it is built from these two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ConversationKey {
+    pub org: OrgId,
+    pub conversation: ConversationId,
+}
+
+/// The state of the last process of a conversation's chain. What the next process takes over (epoch, session, volume,
+/// the numbers of inputs and turns) stands here too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub org: OrgId,
+    pub agent: AgentId,
+    pub conversation: ConversationId,
+    pub process: ProcessId,
+    /// Its place in the chain, from 1; 0 while nothing was started.
+    pub ordinal: u32,
+    pub epoch: Epoch,
+    /// The highest input that ended in a step.
+    pub handled: RecordSeq,
+    /// Inputs that the harness has not taken yet, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undelivered: Vec<RecordSeq>,
+    /// Those of them that wait for the end of the turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<RecordSeq>,
+    /// Turns that have ended in this conversation.
+    pub turns: TurnNo,
+    pub harness: Harness,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+    /// The executor whose volume holds the conversation's files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<ExecutorId>,
+    /// Whose message started the process.
+    pub starter: UserId,
+    pub started_at: Timestamp,
+    /// The latest progress note, shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Note>,
+    /// The segment's last report with its answer, so that a repeated one is answered alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Reported>,
+    pub phase: Phase,
+}
+
+/// Where a process stands. What is valid only there is in the variant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum Phase {
+    /// The conversation's first input was refused; nothing was started.
+    Absent,
+    /// On its way to an executor.
+    Waking {
+        since: Timestamp,
+        trigger: WakeTrigger,
+        class: WakeClass,
+    },
+    Hot(Hot),
+    Parked {
+        since: Timestamp,
+        reason: ParkReason,
+    },
+    Ended {
+        at: Timestamp,
+        exit: Exit,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hot {
+    pub executor: ExecutorId,
+    pub incarnation: Incarnation,
+    /// The renewal that preceded the claim: a lease from the second after it on lists the segment.
+    pub renewal: Renewal,
+    pub since: Timestamp,
+    pub stage: Stage,
+    /// The input that asked for the end of the running turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt: Option<RecordSeq>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The sandbox and the harness are being set up.
+    Starting,
+    Working,
+    Idle,
+}
+
+/// Why a process is on its way to an executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeTrigger {
+    /// Its first message.
+    Start,
+    /// A message to the parked process, or one that came while it parked.
+    Message,
+    /// Its executor died or lost it.
+    ExecutorLost,
+    /// Its segment ended for a reason of the fleet's.
+    Resume,
+}
+
+/// The order in which waking processes are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeClass {
+    /// A person's input.
+    Input,
+    /// An event or a time.
+    Event,
+    /// A resumed segment.
+    Resume,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "park_reason", rename_all = "snake_case")]
+pub enum ParkReason {
+    /// Idle, and nobody was there.
+    Absent,
+    /// The executor drains.
+    Drain,
+    /// A person has to act; the sentence says how.
+    NeedsAttention { what: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    pub outcome: Outcome,
+    pub reason: ExitReason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Completed,
+    Stopped,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitReason {
+    FinishProcess,
+    UserStop,
+    Archived,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Harness {
+    ClaudeCode,
+}
+
+/// The harness's own conversation, and the version it was last run with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: String,
+    pub version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    pub at: Timestamp,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reported {
+    pub executor: ExecutorId,
+    pub incarnation: Incarnation,
+    pub epoch: Epoch,
+    pub n: ReportNo,
+    pub answer: Answer,
+}
+
+/// What holds `finish_process`, with the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "open", rename_all = "snake_case")]
+pub enum OpenWork {
+    /// Messages that came and are not read yet.
+    Messages { count: usize },
+}
+
+// === impl State ===
+
+impl State {
+    pub const fn key(&self) -> ConversationKey {
+        ConversationKey { org: self.org, conversation: self.conversation }
+    }
+
+    /// Started and not ended.
+    pub const fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Waking { .. } | Phase::Hot(_) | Phase::Parked { .. })
+    }
+
+    pub fn segment(&self) -> SegmentId {
+        SegmentId::of(self.process, self.epoch)
+    }
+
+    pub const fn hot(&self) -> Option<&Hot> {
+        match &self.phase {
+            Phase::Hot(hot) => Some(hot),
+            _ => None,
+        }
+    }
+
+    /// The inputs that may go into the harness now, in their order.
+    pub fn deliverable(&self) -> impl Iterator<Item = RecordSeq> + '_ {
+        self.undelivered.iter().copied().filter(|seq| !self.held.contains(seq))
+    }
+
+    /// Sets out for an executor under the next epoch.
+    pub(super) fn wake(&mut self, trigger: WakeTrigger, class: WakeClass, now: Timestamp) -> Fact {
+        self.epoch = self.epoch.next();
+        self.held.clear();
+        self.phase = Phase::Waking { since: now, trigger, class };
+        Fact::Waking { trigger, epoch: self.epoch }
+    }
+
+    /// Ends the process and gives back what was not read.
+    pub(super) fn end(&mut self, exit: Exit, now: Timestamp) -> Vec<Fact> {
+        let mut facts = vec![Fact::Ended { exit: exit.clone() }];
+        self.held.clear();
+        let unread = std::mem::take(&mut self.undelivered);
+        if !unread.is_empty() {
+            facts.push(Fact::Returned { inputs: unread });
+        }
+        self.phase = Phase::Ended { at: now, exit };
+        facts
+    }
+}
+
+// === impl Display ===
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completed => "Completed",
+            Self::Stopped => "Stopped",
+            Self::Failed => "Failed",
+        })
+    }
+}
+
+impl fmt::Display for OpenWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Messages { count: 1 } => {
+                f.write_str("a message arrived that you have not read; end your turn to receive it")
+            }
+            Self::Messages { count } => {
+                write!(f, "{count} messages arrived that you have not read; end your turn to receive them")
+            }
+        }
+    }
+}
