@@ -1,1 +1,22 @@
-//! How it is said: the only crate that names async_nats
+//! How it is said: the only crate that names async_nats. Handlers see the bus through [`Port`], so that a simulation can
+//! stand in for it; what opens readers and consumers works on [`Nats`].
+
+mod append;
+pub mod broker;
+mod connect;
+mod consume;
+mod fanout;
+pub mod kv;
+mod live;
+mod port;
+pub mod provision;
+mod publish;
+mod read;
+
+pub use append::{AppendError, Appended, Log};
+pub use connect::{ConnectError, Credentials, Nats};
+pub use consume::{Consumer, Delivery, Handled, TRIES_MAX};
+pub use fanout::{Fanout, Followed, Follower, Item, history};
+pub use live::Heard;
+pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};
+pub use read::{Reader, Seen, Start};

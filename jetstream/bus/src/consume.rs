@@ -1,0 +1,200 @@
+//! The one loop that durable consumers are worked with: pull, hand over, and acknowledge by what the handler says. A
+//! delivery is a doorbell; handlers read what is to be done from the state.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::{AckKind, Message};
+use contract::Subject;
+use contract::envelope::header;
+use contract::subjects::DeadOf;
+use futures_util::StreamExt;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connect::Nats;
+use crate::port::{BusError, Outgoing, Port, Stored};
+use crate::publish::delivered;
+
+/// How often a handler may fail on a message before it is put aside.
+pub const TRIES_MAX: i64 = 5;
+
+/// How long a failed message waits, by the number of its tries.
+const FAILED_DELAYS: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
+
+/// Messages pulled ahead of the handlers. They are redelivered only after the ack wait if this instance dies.
+const PULLED_AHEAD: usize = 64;
+
+/// Handlers at work at once: each waits for the broker most of its time.
+const HANDLERS_MAX: usize = 128;
+
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const PULL_EXPIRES: Duration = Duration::from_secs(30);
+const REOPEN_AFTER: Duration = Duration::from_millis(200);
+
+/// What the handler is rung with.
+#[derive(Debug)]
+pub struct Delivery {
+    pub stored: Stored,
+    /// How often it was delivered, this time included.
+    pub tries: i64,
+}
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Handled {
+    /// Its effect is stored.
+    Done,
+    /// Not now: the broker is away, or another has to go first.
+    Later(Duration),
+    /// The handler failed; after [`TRIES_MAX`] tries the message is put aside with this sentence.
+    Failed(String),
+    /// No try can help: the message is put aside with this sentence.
+    Dead(String),
+}
+
+/// A durable consumer that the provisioner made.
+#[derive(Debug, Clone)]
+pub struct Consumer {
+    nats: Nats,
+    stream: &'static str,
+    durable: String,
+    dead: DeadOf,
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    pub fn new(nats: &Nats, stream: &'static str, durable: impl Into<String>, dead: DeadOf) -> Self {
+        Self { nats: nats.clone(), stream, durable: durable.into(), dead }
+    }
+
+    /// Works until `stop`, then lets the handlers at work finish. `ready` is told whenever the consumer can or cannot
+    /// be reached.
+    pub async fn run<H, F>(self, stop: CancellationToken, ready: impl Fn(Result<(), String>), handler: H)
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output = Handled> + Send + 'static,
+    {
+        let handler = Arc::new(handler);
+        let slots = Arc::new(Semaphore::new(HANDLERS_MAX));
+        let tasks = TaskTracker::new();
+        let mut connections = self.nats.connections();
+        while !stop.is_cancelled() {
+            connections.mark_unchanged();
+            let mut messages = match self.open().await {
+                Ok(messages) => messages,
+                Err(error) => {
+                    ready(Err(error));
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = tokio::time::sleep(REOPEN_AFTER) => continue,
+                    }
+                }
+            };
+            ready(Ok(()));
+            loop {
+                let message = tokio::select! {
+                    () = stop.cancelled() => break,
+                    _ = connections.changed() => break,
+                    message = messages.next() => message,
+                };
+                match message {
+                    Some(Ok(message)) => {
+                        let (consumer, handler, slots) = (self.clone(), handler.clone(), slots.clone());
+                        tasks.spawn(async move {
+                            let Ok(_slot) = slots.acquire().await else { return };
+                            consumer.handle(message, handler).await;
+                        });
+                    }
+                    Some(Err(error)) => {
+                        tracing::debug!(durable = self.durable, %error, "consumer opens anew");
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+        tasks.close();
+        tasks.wait().await;
+    }
+
+    async fn open(&self) -> Result<async_nats::jetstream::consumer::pull::Stream, String> {
+        let stream = self.nats.bind(self.stream).await.map_err(|error| error.to_string())?;
+        let consumer: PullConsumer = stream
+            .get_consumer(&self.durable)
+            .await
+            .map_err(|error| format!("consumer {}: {error}", self.durable))?;
+        consumer
+            .stream()
+            .max_messages_per_batch(PULLED_AHEAD)
+            .expires(PULL_EXPIRES)
+            .heartbeat(HEARTBEAT)
+            .messages()
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    async fn handle<H, F>(&self, message: Message, handler: Arc<H>)
+    where
+        H: Fn(Delivery) -> F + Send + Sync + 'static,
+        F: Future<Output = Handled> + Send + 'static,
+    {
+        let Some((stored, tries, _)) = delivered(&message) else { return };
+        let delivery = Delivery { stored: stored.clone(), tries };
+        // In a task of its own, so that a panic ends as a failed try.
+        let handled = match tokio::spawn(async move { handler(delivery).await }).await {
+            Ok(handled) => handled,
+            Err(error) => Handled::Failed(format!("the handler failed: {error}")),
+        };
+        let ack = match handled {
+            Handled::Done => AckKind::Ack,
+            Handled::Later(delay) => AckKind::Nak(Some(delay)),
+            Handled::Failed(why) if tries < TRIES_MAX => {
+                let delay =
+                    FAILED_DELAYS[usize::try_from(tries - 1).unwrap_or(0).min(FAILED_DELAYS.len() - 1)];
+                tracing::warn!(
+                    subject = stored.subject,
+                    sequence = stored.sequence,
+                    tries,
+                    why,
+                    "will try again"
+                );
+                AckKind::Nak(Some(delay))
+            }
+            Handled::Failed(why) | Handled::Dead(why) => match self.bury(&stored, &why).await {
+                Ok(()) => AckKind::Ack,
+                Err(_) => AckKind::Nak(Some(FAILED_DELAYS[1])),
+            },
+        };
+        if let Err(error) = message.ack_with(ack).await {
+            tracing::debug!(subject = stored.subject, %error, "the acknowledgement was not sent; it rings again");
+        }
+    }
+
+    /// Keeps a message that nobody could handle, with where it came from and why.
+    async fn bury(&self, stored: &Stored, why: &str) -> Result<(), BusError> {
+        tracing::error!(
+            subject = stored.subject,
+            sequence = stored.sequence,
+            why,
+            "put aside as a dead letter"
+        );
+        let envelope = &stored.envelope;
+        let mut letter = Outgoing::bare(&Subject::Dead(self.dead), envelope.body.clone())
+            .traced(envelope.traceparent.clone())
+            .with_id(format!("{}-{}", self.stream, stored.sequence));
+        letter.kind = Some(envelope.kind.clone());
+        letter.headers = vec![
+            (header::DEAD_BECAUSE, why.replace(['\r', '\n'], " ")),
+            (header::DEAD_SUBJECT, stored.subject.clone()),
+            (header::DEAD_SEQUENCE, stored.sequence.to_string()),
+        ];
+        self.nats.publish(letter).await.map(drop)
+    }
+}
