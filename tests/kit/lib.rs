@@ -1,1 +1,24 @@
-//! The test kit.
+//! The kit: a broker for each test, builders, waiting for conditions, and the invariants that simulation and real runs
+//! share. What it cannot set up fails the test that asked for it, with a sentence.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it exists to fail tests")]
+
+pub mod broker;
+pub mod builders;
+pub mod invariants;
+pub mod log;
+pub mod wait;
+
+pub use broker::Broker;
+pub use wait::{eventually, soon};
+
+/// The time now. Tests of real processes live in real time.
+#[expect(clippy::disallowed_methods, reason = "the kit's one clock")]
+pub fn now() -> domain::Timestamp {
+    domain::Timestamp::from(jiff::Timestamp::now())
+}
+
+/// A fresh id.
+#[expect(clippy::disallowed_methods, reason = "the kit's one source of ids")]
+pub fn fresh() -> uuid::Uuid {
+    uuid::Uuid::now_v7()
+}

@@ -24,7 +24,7 @@ pub const TRIES_MAX: i64 = 5;
 
 /// How long a failed message waits, by the number of its tries.
 const FAILED_DELAYS: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
+    [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
 /// Messages pulled ahead of the handlers. They are redelivered only after the ack wait if this instance dies.
 const PULLED_AHEAD: usize = 64;

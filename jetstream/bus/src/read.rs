@@ -136,6 +136,8 @@ impl Reader {
 
     async fn try_open(&mut self) -> Result<Open, String> {
         let config = pull::Config {
+            // Named, since only a named one is asked for under a subject that says what it filters.
+            name: Some(format!("reader-{:016x}", rand::random::<u64>())),
             deliver_policy: self.deliver_policy(),
             ack_policy: AckPolicy::None,
             filter_subject: self.filter.clone(),

@@ -34,7 +34,6 @@ pub use state::{
 
 /// One decided change. Applying `cause` to the state before it at time `at` gives it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[must_use = "a step has happened only once it is appended to the log"]
 pub struct Step {
     pub at: Timestamp,
     pub cause: Cause,
@@ -64,7 +63,7 @@ pub fn step(
 ) -> Result<Decision, Refusal> {
     let change = match &cause {
         Cause::Input { seq, from, agent, input } => {
-            if last.is_some_and(|state| *seq <= state.handled) {
+            if *seq <= last.map_or(RecordSeq(0), |state| state.handled) {
                 return Err(Refusal::AlreadyHandled { input: *seq });
             }
             let mut change = Arrived { key, last, seq: *seq, from: *from, agent: *agent, now }.step(input);
@@ -111,7 +110,7 @@ impl Arrived<'_> {
     }
 
     fn refused(&self, why: Refusal) -> Change {
-        self.nothing_but(Fact::Refused { why })
+        self.nothing_but(Fact::Refused { input: Some(self.seq), why })
     }
 
     /// The state as it was, or *absent* on the process that the input would have started.

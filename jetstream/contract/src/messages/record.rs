@@ -143,9 +143,6 @@ pub struct StateEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatedFact {
     pub at: Timestamp,
-    /// The input that the step was about, where it was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<RecordSeq>,
     #[serde(flatten)]
     pub fact: Fact,
 }

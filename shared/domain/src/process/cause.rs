@@ -151,6 +151,9 @@ pub enum Fact {
     },
     /// A numbered cause was declined.
     Refused {
+        /// The input that was declined; absent where it was a report.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<RecordSeq>,
         why: Refusal,
     },
     Duplicate {

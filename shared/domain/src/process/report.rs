@@ -82,9 +82,10 @@ pub(super) fn step(last: Option<&State>, report: &Report, now: Timestamp) -> Res
         (Phase::Hot(hot), _) if hot.executor == report.executor && hot.incarnation == report.incarnation => {
             happened(state.clone(), &report.events, now)
         }
-        (Phase::Parked { .. } | Phase::Ended { .. }, _) if before.is_some() => {
-            Change { facts: vec![Fact::Refused { why: Refusal::NoLongerHot }], state: state.clone() }
-        }
+        (Phase::Parked { .. } | Phase::Ended { .. }, _) if before.is_some() => Change {
+            facts: vec![Fact::Refused { input: None, why: Refusal::NoLongerHot }],
+            state: state.clone(),
+        },
         _ => return Err(fenced),
     };
     let answer = change.facts.iter().find_map(declined).map_or(Answer::Done, |why| Answer::Refused { why });
@@ -123,7 +124,7 @@ fn happened(mut state: State, events: &[SegmentEvent], now: Timestamp) -> Change
 
 fn declined(fact: &Fact) -> Option<Refusal> {
     match fact {
-        Fact::Refused { why } => Some(why.clone()),
+        Fact::Refused { why, .. } => Some(why.clone()),
         Fact::FinishHeld { open } => Some(Refusal::FinishHeld { open: open.clone() }),
         _ => None,
     }

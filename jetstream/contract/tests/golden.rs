@@ -1,0 +1,246 @@
+//! What stands on the bus, byte for byte. A difference here is a new format: readers of the old one are still running,
+//! and parked messages are weeks old.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a suite fails by panicking")]
+
+use contract::buckets::{
+    Access, Agent, Conversation, Delivery, HeldSegment, Key, Lease, PermissionMode, Role, SecretHash,
+};
+use contract::messages::assign::Assignment;
+use contract::messages::audit::{AuditEntry, Audited};
+use contract::messages::live::{Beat, Delta};
+use contract::messages::record::{
+    Author, DatedFact, InputEntry, InputKind, Output, OutputEntry, PlanItem, PlanStatus, Source, StateEntry,
+};
+use domain::Timestamp;
+use domain::ids::{
+    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, KeyId, MessageId, OrgId, ProcessId, RecordSeq,
+    Renewal, ReportNo, TurnNo, UserId,
+};
+use domain::process::{
+    Cause, ConversationKey, Decision, Harness, Input, Mode, ParkReason, Report, SegmentEvent, Session,
+    StartWith, State, Step, StopScope, TurnOutcome, WakeClass, step,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use uuid::Uuid;
+
+const ORG: OrgId = OrgId::from_uuid(Uuid::from_u128(0x0a));
+const USER: UserId = UserId::from_uuid(Uuid::from_u128(0x0b));
+const AGENT: AgentId = AgentId::from_uuid(Uuid::from_u128(0x0c));
+const CONVERSATION: ConversationId = ConversationId::from_uuid(Uuid::from_u128(0x0d));
+const KEY: ConversationKey = ConversationKey { org: ORG, conversation: CONVERSATION };
+const INCARNATION: Incarnation = Incarnation(Uuid::from_u128(0x0e));
+
+fn at() -> Timestamp {
+    "2026-12-01T09:00:00.125Z".parse().unwrap()
+}
+
+fn process() -> ProcessId {
+    ProcessId::started_by(CONVERSATION, RecordSeq(11))
+}
+
+fn message_id() -> MessageId {
+    MessageId::of_output(CONVERSATION, "msg_1.0")
+}
+
+/// The golden file holds every form; each reads back to what was written.
+fn golden<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(name: &str, forms: &[T]) {
+    for form in forms {
+        let bytes = serde_json::to_vec(form).unwrap();
+        assert_eq!(&serde_json::from_slice::<T>(&bytes).unwrap(), form, "{name} reads back");
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../golden");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_json_snapshot!(name, forms));
+}
+
+fn report(n: u64, events: Vec<SegmentEvent>) -> Report {
+    Report { executor: ExecutorId(0), incarnation: INCARNATION, epoch: Epoch(1), n: ReportNo(n), events }
+}
+
+fn every_event() -> Vec<SegmentEvent> {
+    vec![
+        SegmentEvent::Claim { renewal: Renewal(4) },
+        SegmentEvent::Ready { session: Session { id: "0b5e".into(), version: "2.1.197".into() } },
+        SegmentEvent::Consumed { inputs: vec![RecordSeq(11)] },
+        SegmentEvent::TurnStarted,
+        SegmentEvent::TurnEnded { outcome: TurnOutcome::Interrupted },
+        SegmentEvent::Noted { text: "half way".into() },
+        SegmentEvent::Finish { summary: "done".into() },
+        SegmentEvent::Park { reason: ParkReason::Absent, unfinished: false },
+        SegmentEvent::Park { reason: ParkReason::Drain, unfinished: true },
+        SegmentEvent::Park {
+            reason: ParkReason::NeedsAttention { what: "mend it".into() },
+            unfinished: true,
+        },
+    ]
+}
+
+fn input(seq: u64, input: Input) -> Cause {
+    Cause::Input { seq: RecordSeq(seq), from: USER, agent: AGENT, input }
+}
+
+/// A conversation from its first message to the second process.
+fn a_life() -> Vec<Step> {
+    let start = Some(StartWith { harness: Harness::ClaudeCode });
+    let causes = vec![
+        input(11, Input::Message { mode: Mode::Auto, start: start.clone() }),
+        Cause::Report(report(1, vec![SegmentEvent::Claim { renewal: Renewal(4) }])),
+        Cause::Report(report(2, every_event()[1..4].to_vec())),
+        input(15, Input::Message { mode: Mode::Queue, start: None }),
+        input(16, Input::Message { mode: Mode::Interrupt, start: None }),
+        input(17, Input::Stop { scope: StopScope::Turn }),
+        Cause::Report(report(3, vec![SegmentEvent::Finish { summary: "done".into() }])),
+        Cause::Report(report(4, every_event()[4..6].to_vec())),
+        Cause::Lost { executor: ExecutorId(0), epoch: Epoch(1), why: domain::process::LossReason::Restarted },
+        input(20, Input::Duplicate { of: RecordSeq(11) }),
+        input(21, Input::Dead { error: "unreadable".into() }),
+        input(22, Input::Stop { scope: StopScope::Process }),
+        input(23, Input::Stop { scope: StopScope::Process }),
+        input(24, Input::Archive),
+        input(25, Input::Message { mode: Mode::Auto, start }),
+    ];
+    let mut state: Option<State> = None;
+    causes
+        .into_iter()
+        .map(|cause| match step(KEY, state.as_ref(), cause, at()) {
+            Ok(Decision::Append(step)) => {
+                state = Some(step.state.clone());
+                *step
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn steps() {
+    golden("step", &a_life());
+}
+
+#[test]
+fn reports() {
+    golden("report", &[report(1, every_event())]);
+}
+
+#[test]
+fn record() {
+    let said = |what| InputEntry {
+        at: at(),
+        agent: AGENT,
+        from: USER,
+        author: Some(Author { id: Some("u-1".into()), name: Some("N".into()), email: None }),
+        source: Source::Api,
+        idempotency_key: Some("k".into()),
+        what,
+    };
+    golden(
+        "input",
+        &[
+            said(InputKind::Message {
+                text: "hello".into(),
+                files: vec!["notes.md".into()],
+                mode: Mode::Auto,
+            }),
+            said(InputKind::Stop { scope: StopScope::Process }),
+            said(InputKind::Archive),
+        ],
+    );
+    let outputs = vec![
+        Output::InHarness { frame: Uuid::from_u128(1), inputs: vec![RecordSeq(11), RecordSeq(12)] },
+        Output::TurnStarted { turn: TurnNo(1) },
+        Output::MessageStarted { message_id: message_id() },
+        Output::Text { message_id: message_id(), text: "done".into() },
+        Output::ToolCall { id: "toolu_1".into(), name: "Bash".into(), input: json!({ "command": "ls" }) },
+        Output::ToolResult { id: "toolu_1".into(), output: json!("a\nb"), is_error: false },
+        Output::Plan { items: vec![PlanItem { text: "look".into(), status: PlanStatus::InProgress }] },
+        Output::Note { text: "half way".into() },
+        Output::TurnEnded { turn: TurnNo(1), outcome: TurnOutcome::Completed, text: Some("done".into()) },
+        Output::Notice { text: "the sandbox is unavailable".into() },
+    ];
+    let said = |what| OutputEntry { at: at(), process: process(), epoch: Epoch(1), what };
+    golden("output", &outputs.into_iter().map(said).collect::<Vec<_>>());
+    let life = a_life();
+    let entry = |step: &Step| StateEntry {
+        step: 40,
+        facts: step.facts.iter().map(|fact| DatedFact { at: at(), fact: fact.clone() }).collect(),
+        process: step.state.public(),
+    };
+    golden("state", &life.iter().map(entry).collect::<Vec<_>>());
+}
+
+#[test]
+fn passing_messages() {
+    let assignment = Assignment { key: KEY, process: process(), epoch: Epoch(2), class: WakeClass::Input };
+    golden("assign", &[assignment]);
+    golden("delta", &[Delta { message_id: message_id(), epoch: Epoch(1), offset: 5, text: "lo".into() }]);
+    golden("beat", &[Beat { wants_text: true }]);
+    let audited = [
+        Audited::KeyAdded { key: KeyId::from_uuid(Uuid::from_u128(9)), user: USER, role: Role::Operator },
+        Audited::AgentCreated { agent: AGENT },
+        Audited::AgentChanged { agent: AGENT },
+        Audited::AgentDeleted { agent: AGENT },
+    ];
+    golden("audit", &audited.map(|what| AuditEntry { at: at(), by: Some(USER), what }));
+}
+
+#[test]
+fn buckets() {
+    golden(
+        "bucket_agents",
+        &[Agent {
+            id: AGENT,
+            org: ORG,
+            name: "Builder".into(),
+            description: String::new(),
+            instructions: "Be brief.".into(),
+            harness: Harness::ClaudeCode,
+            model: None,
+            permission_mode: PermissionMode::Full,
+            gated_commands: Vec::new(),
+            access: Access::Org,
+            created_by: USER,
+            created_at: at(),
+            updated_at: at(),
+            deleted_at: None,
+        }],
+    );
+    golden(
+        "bucket_conversations",
+        &[Conversation {
+            id: CONVERSATION,
+            agent: AGENT,
+            title: "hello".into(),
+            created_by: USER,
+            created_at: at(),
+            last_input: RecordSeq(11),
+            archived_at: None,
+        }],
+    );
+    golden(
+        "bucket_executors",
+        &[Lease {
+            incarnation: INCARNATION,
+            renewal: Renewal(4),
+            segments: vec![HeldSegment { process: process(), epoch: Epoch(1) }],
+            slots: 4,
+            draining: false,
+            unable: Some("bubblewrap is missing".into()),
+            version: "0.1.0".into(),
+        }],
+    );
+    golden("bucket_volumes", &[ExecutorId(0)]);
+    golden("bucket_deliveries", &[Delivery { input: RecordSeq(11), content: "ab".into() }]);
+    let key = Key {
+        id: KeyId::from_uuid(Uuid::from_u128(9)),
+        org: ORG,
+        user: USER,
+        role: Role::Member,
+        created_at: at(),
+    };
+    golden("bucket_keys", &[key]);
+    assert_eq!(SecretHash::of("s").to_string().len(), 64);
+}

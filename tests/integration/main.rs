@@ -1,0 +1,6 @@
+//! One real service or the bus itself, with a real nats-server. One file per behaviour.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
+
+mod append;
+mod broker_closed;
+mod readers;

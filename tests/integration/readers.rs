@@ -1,0 +1,158 @@
+//! Readers and consumers outlive the broker: nothing is skipped, nothing given twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Consumer, Fanout, Followed, Handled, Item, Log, Outgoing, Port, Reader, Seen, Start};
+use contract::Subject;
+use contract::messages::record::{InputEntry, InputKind, Source};
+use contract::subjects::{DeadOf, filter};
+use contract::topology::{CONSOLE, DEAD, INGRESS, OPERATOR, PROCESS, RECORD, STEERER, WAKER};
+use domain::process::{ConversationKey, Mode};
+use tests::builders::{agent, key, message, user};
+use tests::{Broker, soon};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+fn said(text: &str) -> InputEntry {
+    InputEntry {
+        at: tests::now(),
+        agent: agent(),
+        from: user(),
+        author: None,
+        source: Source::Api,
+        idempotency_key: None,
+        what: InputKind::Message { text: text.into(), files: Vec::new(), mode: Mode::Auto },
+    }
+}
+
+async fn say(port: &dyn Port, key: ConversationKey, text: &str) -> u64 {
+    soon("a stored input", async || {
+        port.publish(Outgoing::message(&Subject::RecordIn(key), &said(text)).with_id(text)).await
+    })
+    .await
+    .sequence
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_goes_on_behind_what_it_gave_when_the_broker_restarts() {
+    let mut broker = Broker::start().await;
+    let log = Log::new(Arc::new(broker.connect(STEERER).await));
+    let append = async |n: u128| {
+        soon("an append", async || log.append(key(n), message(n as u64), None, tests::now).await).await;
+    };
+    for n in 1..=3 {
+        append(n).await;
+    }
+    let mut reader =
+        Reader::open(&broker.connect(WAKER).await, PROCESS, filter::all_logs(), Start::LastOfEach);
+    let (sender, mut given) = mpsc::channel(100);
+    tokio::spawn(async move {
+        loop {
+            let seen = reader.next().await;
+            if sender.send(seen).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut sequences = Vec::new();
+    let mut read = async |count: usize| {
+        while sequences.len() < count {
+            let seen =
+                tokio::time::timeout(Duration::from_secs(20), given.recv()).await.expect("something to read");
+            if let Some(Seen::Message(stored)) = seen {
+                sequences.push(stored.sequence);
+            }
+        }
+        sequences.clone()
+    };
+    assert_eq!(read(3).await.len(), 3);
+    broker.restart().await;
+    for n in 4..=6 {
+        append(n).await;
+    }
+    let all = read(6).await;
+    assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_rings_until_it_is_done_and_puts_aside_what_nobody_can_take() {
+    let mut broker = Broker::start().await;
+    let ingress = broker.connect(INGRESS).await;
+    let (sender, mut rung) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let consumer = Consumer::new(&broker.connect(STEERER).await, RECORD, STEERER, DeadOf::Record);
+    let running = tokio::spawn(consumer.run(
+        stop.clone(),
+        |_| {},
+        move |delivery| {
+            let sender = sender.clone();
+            async move {
+                let InputKind::Message { text, .. } =
+                    delivery.stored.decode::<InputEntry>().expect("an input").what
+                else {
+                    return Handled::Done;
+                };
+                let _ = sender.send((text.clone(), delivery.tries));
+                match text.as_str() {
+                    "poison" => panic!("cannot be taken"),
+                    "later" if delivery.tries == 1 => Handled::Later(Duration::from_millis(10)),
+                    _ => Handled::Done,
+                }
+            }
+        },
+    ));
+    for text in ["one", "later", "poison", "two"] {
+        say(&ingress, key(1), text).await;
+    }
+    broker.restart().await;
+    say(&ingress, key(1), "three").await;
+    let mut seen = Vec::new();
+    let done = |seen: &[(String, i64)]| {
+        ["one", "two", "three"].iter().all(|text| seen.iter().any(|(t, _)| t == text))
+            && seen.contains(&("later".into(), 2))
+            && seen.contains(&("poison".into(), bus::TRIES_MAX))
+    };
+    while !done(&seen) {
+        let next = tokio::time::timeout(Duration::from_secs(60), rung.recv()).await;
+        seen.push(next.unwrap_or_else(|_| panic!("rung so far: {seen:?}")).expect("a delivery"));
+    }
+    let operator = broker.connect(OPERATOR).await;
+    let letter = soon("a dead letter", async || match operator.last(DEAD, "dead.record").await {
+        Ok(Some(letter)) => Ok(letter),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let entry: InputEntry = letter.decode().expect("the original");
+    assert!(matches!(entry.what, InputKind::Message { text, .. } if text == "poison"));
+    stop.cancel();
+    running.await.expect("the loop ends when it is stopped");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_gets_every_entry_once_whenever_it_comes() {
+    let mut broker = Broker::start().await;
+    let ingress = broker.connect(INGRESS).await;
+    let fanout = Fanout::start(&broker.connect(CONSOLE).await, CancellationToken::new());
+    let mut expected = Vec::new();
+    let mut followers = Vec::new();
+    for n in 0..30 {
+        if n == 15 {
+            broker.restart().await;
+        }
+        followers.push((expected.len(), fanout.follow(key(1), expected.last().copied().unwrap_or(0)).await));
+        expected.push(say(&ingress, key(1), &format!("text {n}")).await);
+        say(&ingress, key(2), &format!("elsewhere {n}")).await;
+    }
+    for (from, mut follower) in followers {
+        let mut got = Vec::new();
+        while got.len() < expected.len() - from {
+            match tokio::time::timeout(Duration::from_secs(30), follower.next()).await {
+                Ok(Followed::Item(Item::Entry(stored))) => got.push(stored.sequence),
+                Ok(Followed::CaughtUp) => {}
+                other => panic!("{other:?} after {got:?}"),
+            }
+        }
+        assert_eq!(got, expected[from..], "followed from {from}");
+    }
+}

@@ -1,0 +1,18 @@
+//! Reading a conversation's log as a test sees it.
+
+use bus::{Nats, Reader, Seen, Start};
+use contract::subjects::filter;
+use contract::topology::PROCESS;
+use domain::process::{ConversationKey, Step};
+
+/// Every step of a conversation, in order. Read as a user that may open readers of all logs.
+pub async fn steps(nats: &Nats, key: ConversationKey) -> Vec<Step> {
+    let mut reader = Reader::open(nats, PROCESS, filter::log(key), Start::At(1));
+    let mut steps = Vec::new();
+    loop {
+        match reader.next().await {
+            Seen::Message(stored) => steps.push(stored.decode().expect("a step")),
+            Seen::CaughtUp => return steps,
+        }
+    }
+}
