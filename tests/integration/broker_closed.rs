@@ -225,7 +225,7 @@ async fn no_granted_api_puts_its_answer_into_a_stream() {
         let (client, _refusals) = connect(&broker, &user.name).await;
         let mut asked = 0;
         for local in publishes(&user) {
-            let subject = local.replace('*', "exe_1").replace('>', "exe_1");
+            let subject = local.replace(['*', '>'], "exe_1");
             for reply in inside_every_stream() {
                 for body in [json!({ "batch": 1, "expires": 1_000_000 }), json!({ "seq": 1 }), Value::Null] {
                     // What is published into a stream stays recognisable; what is asked of an API is a request.
