@@ -1,8 +1,9 @@
 //! The one loop that durable consumers are worked with: pull, hand over, and acknowledge by what the handler says. A
 //! delivery is a doorbell; handlers read what is to be done from the state.
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
@@ -20,9 +21,12 @@ use crate::port::{BusError, Outgoing, Port, Stored};
 use crate::publish::delivered;
 
 /// How often a handler may fail on a message before it is put aside.
-pub const TRIES_MAX: i64 = 5;
+pub const FAILURES_MAX: u32 = 5;
 
-/// How long a failed message waits, by the number of its tries.
+/// Messages whose failures are remembered. Beyond it something else is wrong, and counting starts over.
+const FAILING_MAX: usize = 10_000;
+
+/// How long a failed message waits, by the number of its failures.
 const FAILED_DELAYS: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
@@ -40,8 +44,8 @@ const REOPEN_AFTER: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct Delivery {
     pub stored: Stored,
-    /// How often it was delivered, this time included.
-    pub tries: i64,
+    /// How often a handler of this program has failed on it.
+    pub failures: u32,
 }
 
 /// What becomes of a delivery.
@@ -52,7 +56,8 @@ pub enum Handled {
     Done,
     /// Not now: the broker is away, or another has to go first.
     Later(Duration),
-    /// The handler failed; after [`TRIES_MAX`] tries the message is put aside with this sentence.
+    /// The handler failed, and so it counts a panic; the [`FAILURES_MAX`]th time the message is put aside with this
+    /// sentence.
     Failed(String),
     /// No try can help: the message is put aside with this sentence.
     Dead(String),
@@ -65,13 +70,14 @@ pub struct Consumer {
     stream: &'static str,
     durable: String,
     dead: DeadOf,
+    failing: Arc<Mutex<HashMap<u64, u32>>>,
 }
 
 // === impl Consumer ===
 
 impl Consumer {
     pub fn new(nats: &Nats, stream: &'static str, durable: impl Into<String>, dead: DeadOf) -> Self {
-        Self { nats: nats.clone(), stream, durable: durable.into(), dead }
+        Self { nats: nats.clone(), stream, durable: durable.into(), dead, failing: Arc::default() }
     }
 
     /// Works until `stop`, then lets the handlers at work finish. `ready` is told whenever the consumer can or cannot
@@ -145,8 +151,9 @@ impl Consumer {
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output = Handled> + Send + 'static,
     {
-        let Some((stored, tries, _)) = delivered(&message) else { return };
-        let delivery = Delivery { stored: stored.clone(), tries };
+        let Some((stored, _)) = delivered(&message) else { return };
+        let failures = self.failing().get(&stored.sequence).copied().unwrap_or(0);
+        let delivery = Delivery { stored: stored.clone(), failures };
         // In a task of its own, so that a panic ends as a failed try.
         let handled = match tokio::spawn(async move { handler(delivery).await }).await {
             Ok(handled) => handled,
@@ -155,46 +162,61 @@ impl Consumer {
         let ack = match handled {
             Handled::Done => AckKind::Ack,
             Handled::Later(delay) => AckKind::Nak(Some(delay)),
-            Handled::Failed(why) if tries < TRIES_MAX => {
-                let delay =
-                    FAILED_DELAYS[usize::try_from(tries - 1).unwrap_or(0).min(FAILED_DELAYS.len() - 1)];
+            Handled::Failed(why) if failures + 1 < FAILURES_MAX => {
+                self.count_failure(stored.sequence, failures + 1);
+                let delay = FAILED_DELAYS[(failures as usize).min(FAILED_DELAYS.len() - 1)];
                 tracing::warn!(
                     subject = stored.subject,
                     sequence = stored.sequence,
-                    tries,
+                    failures,
                     why,
                     "will try again"
                 );
                 AckKind::Nak(Some(delay))
             }
-            Handled::Failed(why) | Handled::Dead(why) => match self.bury(&stored, &why).await {
-                Ok(()) => AckKind::Ack,
-                Err(_) => AckKind::Nak(Some(FAILED_DELAYS[1])),
-            },
+            Handled::Failed(why) | Handled::Dead(why) => {
+                match bury(&self.nats, self.dead, self.stream, &stored, &why).await {
+                    Ok(()) => AckKind::Ack,
+                    Err(_) => AckKind::Nak(Some(FAILED_DELAYS[1])),
+                }
+            }
         };
         if let Err(error) = message.ack_with(ack).await {
             tracing::debug!(subject = stored.subject, %error, "the acknowledgement was not sent; it rings again");
         }
     }
 
-    /// Keeps a message that nobody could handle, with where it came from and why.
-    async fn bury(&self, stored: &Stored, why: &str) -> Result<(), BusError> {
-        tracing::error!(
-            subject = stored.subject,
-            sequence = stored.sequence,
-            why,
-            "put aside as a dead letter"
-        );
-        let envelope = &stored.envelope;
-        let mut letter = Outgoing::bare(&Subject::Dead(self.dead), envelope.body.clone())
-            .traced(envelope.traceparent.clone())
-            .with_id(format!("{}-{}", self.stream, stored.sequence));
-        letter.kind = Some(envelope.kind.clone());
-        letter.headers = vec![
-            (header::DEAD_BECAUSE, why.replace(['\r', '\n'], " ")),
-            (header::DEAD_SUBJECT, stored.subject.clone()),
-            (header::DEAD_SEQUENCE, stored.sequence.to_string()),
-        ];
-        self.nats.publish(letter).await.map(drop)
+    fn count_failure(&self, sequence: u64, failures: u32) {
+        let mut failing = self.failing();
+        if failing.len() >= FAILING_MAX {
+            failing.clear();
+        }
+        failing.insert(sequence, failures);
     }
+
+    fn failing(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a message that nobody could handle, with where it came from and why. Doing it again keeps one.
+pub async fn bury(
+    port: &dyn Port,
+    of: DeadOf,
+    stream: &str,
+    stored: &Stored,
+    why: &str,
+) -> Result<(), BusError> {
+    tracing::error!(subject = stored.subject, sequence = stored.sequence, why, "put aside as a dead letter");
+    let envelope = &stored.envelope;
+    let mut letter = Outgoing::bare(&Subject::Dead(of), envelope.body.clone())
+        .traced(envelope.traceparent.clone())
+        .with_id(format!("{stream}-{}", stored.sequence));
+    letter.kind = Some(envelope.kind.clone());
+    letter.headers = vec![
+        (header::DEAD_BECAUSE, why.replace(['\r', '\n'], " ")),
+        (header::DEAD_SUBJECT, stored.subject.clone()),
+        (header::DEAD_SEQUENCE, stored.sequence.to_string()),
+    ];
+    port.publish(letter).await.map(drop)
 }

@@ -15,7 +15,7 @@ mod read;
 
 pub use append::{AppendError, Appended, Log};
 pub use connect::{ConnectError, Credentials, Nats};
-pub use consume::{Consumer, Delivery, Handled, TRIES_MAX};
+pub use consume::{Consumer, Delivery, FAILURES_MAX, Handled, bury};
 pub use fanout::{Fanout, Followed, Follower, Item, history};
 pub use live::Heard;
 pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};

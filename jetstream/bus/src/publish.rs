@@ -144,8 +144,8 @@ fn stored(message: &StreamMessage) -> Stored {
     }
 }
 
-/// A message that a consumer delivered.
-pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<(Stored, i64, u64)> {
+/// A message that a consumer delivered, and how many of those stored are still to come.
+pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<(Stored, u64)> {
     let info = message.info().ok()?;
     let stored = Stored {
         sequence: info.stream_sequence,
@@ -154,7 +154,7 @@ pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<(Sto
         envelope: envelope(message.headers.as_ref(), &message.payload),
         subject: message.subject.to_string(),
     };
-    Some((stored, info.delivered, info.pending))
+    Some((stored, info.pending))
 }
 
 pub(crate) fn envelope(headers: Option<&HeaderMap>, payload: &Bytes) -> Envelope {

@@ -104,7 +104,7 @@ impl Reader {
                 }
             };
             match received.map(|message| message.map(|message| delivered(&message))) {
-                Some(Ok(Some((stored, _, pending)))) => {
+                Some(Ok(Some((stored, pending)))) => {
                     self.reopen_delay = REOPEN_FIRST;
                     open.behind = open.behind.saturating_sub(1).min(pending);
                     if stored.sequence > self.last {

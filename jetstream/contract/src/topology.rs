@@ -272,6 +272,8 @@ fn registry() -> User {
             Grant::Pull { stream: SEGMENT, durable: REGISTRY.into() },
             Grant::Get(PROCESS.into()),
             Grant::Get(RECORD.into()),
+            Grant::Get(ASSIGN.into()),
+            Grant::Get(stream_of::<Executors>()),
             Grant::Get(stream_of::<FleetBucket>()),
             Grant::Read { stream: PROCESS.into(), filter: filter::all_logs() },
             Grant::Read { stream: stream_of::<Executors>(), filter: subject_of::<Executors>(">") },

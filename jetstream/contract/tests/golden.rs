@@ -11,6 +11,7 @@ use contract::messages::live::{Beat, Delta};
 use contract::messages::record::{
     Author, DatedFact, InputEntry, InputKind, Output, OutputEntry, PlanItem, PlanStatus, Source, StateEntry,
 };
+use contract::messages::segment::SegmentReport;
 use domain::Timestamp;
 use domain::ids::{
     AgentId, ConversationId, Epoch, ExecutorId, Incarnation, KeyId, MessageId, OrgId, ProcessId, RecordSeq,
@@ -123,7 +124,7 @@ fn steps() {
 
 #[test]
 fn reports() {
-    golden("report", &[report(1, every_event())]);
+    golden("report", &[SegmentReport { key: KEY, process: process(), report: report(1, every_event()) }]);
 }
 
 #[test]
