@@ -128,6 +128,9 @@ pub struct Lease {
     /// The segments it runs and those whose claim it has asked for.
     pub segments: Vec<HeldSegment>,
     pub slots: u16,
+    /// The organizations it serves; none named means every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orgs: Vec<OrgId>,
     /// No further claim is made.
     pub draining: bool,
     /// Why it cannot run a segment, with what mends it.

@@ -98,6 +98,11 @@ pub mod filter {
         format!("assign.{executor}.{}.*", class_token(class))
     }
 
+    /// The assignments of a process to one executor.
+    pub fn assignments_to(executor: ExecutorId, process: ProcessId) -> String {
+        format!("assign.{executor}.*.{process}")
+    }
+
     /// The assignments of a process, wherever they are.
     pub fn assignments_of(process: ProcessId) -> String {
         format!("assign.*.*.{process}")

@@ -34,7 +34,7 @@ const SHORT_DEDUPE: Duration = Duration::from_secs(10);
 
 /// How long a delivery may take before another instance is rung: a step is a few milliseconds, a broker's leader
 /// change some seconds.
-const ACK_WAIT: Duration = Duration::from_secs(30);
+const ACK_WAIT: Duration = Duration::from_secs(15);
 
 /// Doorbells rung and not yet answered, over all instances of a role.
 const ACKS_PENDING_MAX: i64 = 4_096;

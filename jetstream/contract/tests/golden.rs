@@ -228,6 +228,7 @@ fn buckets() {
             renewal: Renewal(4),
             segments: vec![HeldSegment { process: process(), epoch: Epoch(1) }],
             slots: 4,
+            orgs: vec![ORG],
             draining: false,
             unable: Some("bubblewrap is missing".into()),
             version: "0.1.0".into(),

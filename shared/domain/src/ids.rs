@@ -27,6 +27,9 @@ macro_rules! ids {
         impl $name {
             pub const PREFIX: &'static str = $prefix;
 
+            /// Stands for one that is named in something nobody can read.
+            pub const UNKNOWN: Self = Self(Uuid::nil());
+
             pub const fn from_uuid(uuid: Uuid) -> Self {
                 Self(uuid)
             }

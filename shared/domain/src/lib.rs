@@ -4,6 +4,7 @@
 //! [`process::step`] is the heart: what one cause does to a conversation's live process.
 
 pub mod ids;
+pub mod placement;
 pub mod policy;
 pub mod process;
 pub mod refusal;

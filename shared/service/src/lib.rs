@@ -7,5 +7,8 @@ pub mod fresh;
 pub mod health;
 pub mod http;
 pub mod metrics;
+pub mod runtime;
 pub mod shutdown;
 pub mod telemetry;
+
+pub use runtime::Runtime;

@@ -85,6 +85,11 @@ impl Shutdown {
         self.draining.clone().cancelled_owned()
     }
 
+    /// The token behind [`Self::draining`], for what takes one.
+    pub fn draining_token(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
     /// Resolves when nothing is to be waited for any more.
     pub fn now(&self) -> impl Future<Output = ()> + Send + 'static {
         self.now.clone().cancelled_owned()

@@ -147,6 +147,14 @@ pub struct DatedFact {
     pub fact: Fact,
 }
 
+impl InputEntry {
+    /// Tells a repeated delivery from an idempotency key that is used for something else.
+    pub fn content_hash(&self) -> String {
+        // Made of our own types, whose serialisation cannot fail and keeps its order.
+        crate::buckets::sha256_hex(&serde_json::to_vec(&self.what).unwrap_or_default())
+    }
+}
+
 impl Message for InputEntry {
     const KIND: &'static str = "input";
 }

@@ -1,0 +1,7 @@
+//! What the log is shown as: entries of the record, and rows of the fleet's list. Both can be made again.
+
+mod fleet;
+mod record;
+
+pub(crate) use fleet::Fleet;
+pub(crate) use record::Record;
