@@ -8,6 +8,7 @@ pub mod placement;
 pub mod policy;
 pub mod process;
 pub mod refusal;
+pub mod segment;
 pub mod time;
 
 pub use refusal::Refusal;

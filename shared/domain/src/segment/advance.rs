@@ -1,0 +1,226 @@
+//! What follows from where the segment stands: claim, start, deliver, interrupt, report.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{
+    CLAIM_GIVEN_UP_AFTER, Effect, FRAME_BYTES_MAX, FinishAnswer, FinishCall, Frame, FrameStage, Harness,
+    Identity, InFlight, Leaving, REPORT_AGAIN_AFTER, Segment,
+};
+use crate::ids::RecordSeq;
+use crate::process::{Answer, Outcome, Phase, Report, SegmentEvent, WakeTrigger};
+
+/// What an earlier segment left of what comes next.
+enum Former {
+    None,
+    /// A frame whose texts are not all at hand.
+    Waits,
+    Frame(Uuid, Vec<RecordSeq>),
+}
+
+impl Segment {
+    pub(super) fn advance(&mut self, now: Duration) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        effects.extend(self.settle());
+        self.see_the_log(now, &mut effects);
+        if self.leaving.is_some() {
+            self.leave(now, &mut effects);
+        } else if self.log.hot().is_some() {
+            if self.harness == Harness::Absent {
+                self.harness = Harness::Starting;
+                effects.push(Effect::Start);
+            }
+            effects.extend(self.interrupt());
+            effects.extend(self.deliver());
+            effects.extend(self.consider_parking(now));
+        }
+        effects.extend(self.report(now));
+        effects
+    }
+
+    /// Whether the log shows this segment as the one that holds the conversation.
+    pub(super) fn holds(&self) -> bool {
+        self.log.epoch == self.me.epoch
+            && self
+                .log
+                .hot()
+                .is_some_and(|hot| (hot.executor, hot.incarnation) == (self.me.executor, self.me.incarnation))
+    }
+
+    /// Takes the answer of the report in flight, once its number stands in the log.
+    fn settle(&mut self) -> Option<Effect> {
+        self.consumed.retain(|input| self.log.undelivered.contains(input));
+        let me = self.me;
+        let reported = self.log.reported.as_ref().filter(|reported| {
+            (reported.executor, reported.incarnation, reported.epoch)
+                == (me.executor, me.incarnation, me.epoch)
+        })?;
+        let in_flight = self.in_flight.take_if(|in_flight| in_flight.report.n <= reported.n)?;
+        let asked = matches!(&self.finish, Some(FinishCall::Reported(n)) if *n == in_flight.report.n);
+        if !asked {
+            return None;
+        }
+        self.finish = None;
+        Some(Effect::AnswerFinish(match (&self.log.phase, &reported.answer) {
+            (Phase::Ended { exit, .. }, Answer::Done) if exit.outcome == Outcome::Completed => {
+                FinishAnswer::Finished
+            }
+            (Phase::Ended { exit, .. }, _) => {
+                FinishAnswer::AlreadyEnded { outcome: exit.outcome.to_string() }
+            }
+            (_, Answer::Refused { why }) => FinishAnswer::Held { open: why.to_string() },
+            (_, Answer::Done) => FinishAnswer::Finished,
+        }))
+    }
+
+    /// Leaves where the log says that there is nothing to hold any more.
+    fn see_the_log(&mut self, now: Duration, effects: &mut Vec<Effect>) {
+        let ours = self.log.epoch == self.me.epoch;
+        if let (true, Phase::Ended { exit, .. }) = (ours, &self.log.phase) {
+            // What was not reported by now would be declined, and may never be answered.
+            self.outbox.clear();
+            self.in_flight = None;
+            if self.finish.take().is_some() {
+                let outcome = exit.outcome.to_string();
+                effects.push(Effect::AnswerFinish(FinishAnswer::AlreadyEnded { outcome }));
+            }
+            if !matches!(self.leaving, Some(Leaving::Ended { .. })) {
+                let asked = matches!(self.leaving, Some(Leaving::Park { .. }));
+                let until = match exit.outcome {
+                    Outcome::Completed => now + self.policy.turn_end_grace,
+                    Outcome::Stopped | Outcome::Failed => now,
+                };
+                self.leaving = Some(Leaving::Ended { until, asked });
+            }
+            return;
+        }
+        let claiming =
+            ours && matches!(self.log.phase, Phase::Waking { .. }) && now < self.began + CLAIM_GIVEN_UP_AFTER;
+        let parked_by_us = matches!(self.leaving, Some(Leaving::Park { reported: true, .. }));
+        let fenced = matches!(self.leaving, Some(Leaving::Fenced { .. }));
+        if !self.holds() && !claiming && !parked_by_us && !fenced {
+            self.leaving = Some(Leaving::Fenced { killed: false });
+        }
+    }
+
+    /// Carries out the end of a turn that the log asks for. A frame that is not echoed is taken back first, since the
+    /// harness would run it at once after the interrupt, and the person would see nothing stop.
+    fn interrupt(&mut self) -> Option<Effect> {
+        let asked = self.log.hot().and_then(|hot| hot.interrupt);
+        let Some(asked) = asked else {
+            self.interrupting = None;
+            return None;
+        };
+        if self.harness != Harness::Running {
+            return None;
+        }
+        if let Some(frame) = self.frame.as_mut().filter(|frame| frame.stage == FrameStage::Delivered)
+            && self.interrupting.is_none()
+        {
+            frame.stage = FrameStage::Withdrawing;
+            return Some(Effect::Withdraw { frame: frame.id });
+        }
+        let withdrawing = self.frame.as_ref().is_some_and(|frame| frame.stage == FrameStage::Withdrawing);
+        if withdrawing || self.interrupting == Some(asked) {
+            return None;
+        }
+        self.interrupting = Some(asked);
+        Some(Effect::Interrupt)
+    }
+
+    /// One frame at a time: the next goes in when this one is echoed.
+    fn deliver(&mut self) -> Option<Effect> {
+        let open = matches!(self.harness, Harness::Idle { .. } | Harness::Running);
+        let stopping = self.log.hot().is_some_and(|hot| hot.interrupt.is_some());
+        if !open || stopping || self.draining || self.frame.is_some() {
+            return None;
+        }
+        let waiting: Vec<_> = self.log.deliverable().filter(|input| !self.consumed.contains(input)).collect();
+        match self.former_frame(&waiting) {
+            Former::Frame(id, inputs) => return Some(self.hand_over(id, inputs)),
+            Former::Waits => return None,
+            Former::None => {}
+        }
+        let inputs = self.next_inputs(&waiting);
+        match (inputs.first(), self.wake) {
+            (Some(first), _) => {
+                let id = self.frame_id(*first);
+                self.frame = Some(Frame { id, inputs: inputs.clone(), stage: FrameStage::Recording });
+                Some(Effect::Record { frame: id, inputs })
+            }
+            // Nothing was said; the agent is told that it was interrupted, and goes on.
+            (None, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume)) if waiting.is_empty() => {
+                let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");
+                Some(self.hand_over(id, Vec::new()))
+            }
+            _ => None,
+        }
+    }
+
+    fn hand_over(&mut self, id: Uuid, inputs: Vec<RecordSeq>) -> Effect {
+        self.frame = Some(Frame { id, inputs: inputs.clone(), stage: FrameStage::Delivered });
+        Effect::Deliver { frame: id, inputs, wake: self.wake.take() }
+    }
+
+    /// A frame that an earlier segment wrote down, if it is what comes next: the harness knows by its id whether it has
+    /// read it. It goes in whole.
+    fn former_frame(&mut self, waiting: &[RecordSeq]) -> Former {
+        let written = |(id, inputs): &(Uuid, Vec<RecordSeq>)| {
+            !inputs.is_empty() && waiting.starts_with(inputs) && !self.spent.contains(id)
+        };
+        let Some(at) = self.former.iter().rposition(written) else { return Former::None };
+        if !self.former[at].1.iter().all(|input| self.known.contains_key(input)) {
+            return Former::Waits;
+        }
+        let (id, inputs) = self.former.remove(at);
+        Former::Frame(id, inputs)
+    }
+
+    /// The inputs that go into the next frame: in their order, as far as their texts are at hand.
+    fn next_inputs(&self, waiting: &[RecordSeq]) -> Vec<RecordSeq> {
+        let mut bytes = 0;
+        let mut inputs = Vec::new();
+        for input in waiting {
+            let Some(size) = self.known.get(input) else { break };
+            bytes += size;
+            if bytes > FRAME_BYTES_MAX && !inputs.is_empty() {
+                break;
+            }
+            inputs.push(*input);
+        }
+        inputs
+    }
+
+    /// One report at a time: the next goes out when the log holds this one.
+    fn report(&mut self, now: Duration) -> Option<Effect> {
+        if matches!(self.leaving, Some(Leaving::Fenced { .. })) {
+            return None;
+        }
+        if let Some(in_flight) = &mut self.in_flight {
+            if now < in_flight.sent + REPORT_AGAIN_AFTER {
+                return None;
+            }
+            in_flight.sent = now;
+            return Some(Effect::Report(in_flight.report.clone()));
+        }
+        let mut events = std::mem::take(&mut self.outbox);
+        let n = self.reported.next();
+        // What asks for something comes last, and a claim alone.
+        if n.0 > 1
+            && let Some(FinishCall::Waiting(summary)) =
+                self.finish.take_if(|call| matches!(call, FinishCall::Waiting(_)))
+        {
+            events.push(SegmentEvent::Finish { summary });
+            self.finish = Some(FinishCall::Reported(n));
+        }
+        if events.is_empty() {
+            return None;
+        }
+        let Identity { executor, incarnation, epoch, .. } = self.me;
+        let report = Report { executor, incarnation, epoch, n, events };
+        self.reported = n;
+        self.in_flight = Some(InFlight { report: report.clone(), sent: now });
+        Some(Effect::Report(report))
+    }
+}
