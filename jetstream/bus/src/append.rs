@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contract::subjects::{Subject, filter};
 use contract::topology::PROCESS;
-use domain::process::{Cause, ConversationKey, Decision, State, Step, step};
+use domain::process::{Cause, ConversationKey, Decision, Fact, State, Step, WakeTrigger, step};
 use domain::{Refusal, Timestamp};
 
 use crate::port::{BusError, Outgoing, Port};
@@ -105,6 +105,7 @@ impl Log {
                 Ok(published) => {
                     let head = Head { sequence: published.sequence, state: Some(step.state.clone()) };
                     self.remember(key, head);
+                    tell(&step);
                     return Ok(Appended::Step { sequence: published.sequence, step });
                 }
                 // Whether an unanswered append happened is told by the state: numbers and epochs are in it.
@@ -154,6 +155,27 @@ impl Log {
 
     fn forget(&self, key: ConversationKey) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+}
+
+/// A process's life in the log of whoever appended it.
+fn tell(step: &Step) {
+    let State { process, conversation, org, agent, epoch, .. } = &step.state;
+    macro_rules! event {
+        ($name:literal $(, $field:ident = $value:expr)*) => {
+            tracing::info!(%process, %conversation, %org, %agent, epoch = epoch.0 $(, $field = ?$value)*, $name)
+        };
+    }
+    for fact in &step.facts {
+        match fact {
+            Fact::Started { ordinal } => event!("process.start", ordinal = ordinal),
+            Fact::Parked { reason } => event!("process.park", reason = reason),
+            Fact::Waking { trigger, .. } if *trigger != WakeTrigger::Start => {
+                event!("process.wake", trigger = trigger)
+            }
+            Fact::Ended { exit } => event!("process.finish", outcome = exit.outcome, reason = exit.reason),
+            _ => {}
+        }
     }
 }
 

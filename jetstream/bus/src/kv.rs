@@ -92,6 +92,14 @@ async fn write<B: Bucket>(
 }
 
 impl Nats {
+    /// A key's value as any server has it: for users that may read nothing but last values, and decide nothing by them.
+    pub async fn last_value<B: Bucket>(&self, key: &B::Key) -> Result<Option<B::Value>, KvError> {
+        match self.direct_last(&stream_of::<B>(), &subject_of::<B>(key)).await? {
+            Some(stored) if !stored.deleted => parse(&stored).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Every row whose key matches `filter`, as it stands now.
     pub async fn rows<B: Bucket>(&self, filter: &str) -> Result<Vec<B::Value>, KvError> {
         let mut rows = Rows::<B>::open(self, filter);

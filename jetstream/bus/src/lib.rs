@@ -11,6 +11,7 @@ mod live;
 mod port;
 pub mod provision;
 mod publish;
+mod queue;
 mod read;
 
 pub use append::{AppendError, Appended, Log};
@@ -19,4 +20,5 @@ pub use consume::{Consumer, Delivery, FAILURES_MAX, Handled, bury};
 pub use fanout::{Fanout, Followed, Follower, Item, history};
 pub use live::Heard;
 pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};
+pub use queue::{Queue, Taken};
 pub use read::{Reader, Seen, Start};

@@ -4,7 +4,7 @@ use async_nats::HeaderMap;
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID, NATS_MESSAGE_TTL};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::RawMessageErrorKind;
+use async_nats::jetstream::stream::{DirectGetErrorKind, RawMessageErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -62,6 +62,16 @@ impl Nats {
             .get_stream_no_info(stream)
             .await
             .map_err(|error| BusError::Unavailable(error.to_string()))
+    }
+
+    /// The last message of a subject, from any server that has the stream.
+    pub(crate) async fn direct_last(&self, stream: &str, subject: &str) -> Result<Option<Stored>, BusError> {
+        let stream = self.bind(stream).await?;
+        match stream.direct_get_last_for_subject(subject).await {
+            Ok(message) => Ok(Some(stored(&message))),
+            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BusError::Unavailable(error.to_string())),
+        }
     }
 
     async fn get(&self, stream: &str, which: impl FnOnce(Get) -> Get) -> Result<Option<Stored>, BusError> {

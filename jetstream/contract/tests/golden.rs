@@ -154,6 +154,7 @@ fn record() {
         Output::InHarness { frame: Uuid::from_u128(1), inputs: vec![RecordSeq(11), RecordSeq(12)] },
         Output::TurnStarted { turn: TurnNo(1) },
         Output::MessageStarted { message_id: message_id() },
+        Output::MessageDropped { message_id: message_id() },
         Output::Text { message_id: message_id(), text: "done".into() },
         Output::ToolCall { id: "toolu_1".into(), name: "Bash".into(), input: json!({ "command": "ls" }) },
         Output::ToolResult { id: "toolu_1".into(), output: json!("a\nb"), is_error: false },

@@ -84,6 +84,10 @@ pub enum Output {
     MessageStarted {
         message_id: MessageId,
     },
+    /// A text was begun and given up; the agent does not have it.
+    MessageDropped {
+        message_id: MessageId,
+    },
     /// A whole text.
     Text {
         message_id: MessageId,

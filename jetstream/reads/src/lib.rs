@@ -1,0 +1,30 @@
+//! What the HTTP roles read of the bus, in the words of the API: who has which key, whose a conversation is, how it
+//! stands, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
+
+mod directory;
+mod standing;
+mod thread;
+mod watch;
+
+pub use directory::{conversation_of, directory};
+pub use standing::{Head, Standing, head, queued, standing};
+pub use thread::thread;
+pub use watch::{Watch, watch};
+
+use api::Problem;
+use bus::Stored;
+use bus::kv::KvError;
+use contract::Message;
+
+/// A row that could not be had, as it is answered.
+pub fn row_problem(error: &KvError) -> Problem {
+    match error {
+        KvError::Bus(error) => Problem::unreachable(error),
+        KvError::Malformed { .. } => Problem::internal(error, "a stored row cannot be read"),
+    }
+}
+
+/// A message that was stored, or that it cannot be read.
+pub fn decoded<M: Message>(stored: &Stored) -> Result<M, Problem> {
+    stored.decode().map_err(|error| Problem::internal(&error, "a stored message cannot be read"))
+}
