@@ -2,19 +2,34 @@
 //! stands, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
 
 mod directory;
+mod receipt;
+mod rows;
 mod standing;
 mod thread;
 mod watch;
 
 pub use directory::{conversation_of, directory};
-pub use standing::{Head, Standing, head, queued, standing};
+pub use receipt::receipt;
+pub use rows::rows;
+pub use standing::{Head, head, queued, standing, started_by};
 pub use thread::thread;
 pub use watch::{Watch, watch};
+
+use std::time::Duration;
 
 use api::Problem;
 use bus::Stored;
 use bus::kv::KvError;
 use contract::Message;
+
+/// How long one answer may take to be read. The broker gives some ten thousand entries a second; what takes longer is
+/// not had in one answer.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// A reader waits for a broker that is away; whoever asked does not.
+async fn in_time<T>(read: impl Future<Output = T>) -> Result<T, Problem> {
+    tokio::time::timeout(READ_WITHIN, read).await.map_err(|elapsed| Problem::unreachable(&elapsed))
+}
 
 /// A row that could not be had, as it is answered.
 pub fn row_problem(error: &KvError) -> Problem {

@@ -2,12 +2,13 @@
 
 use api::{Problem, QUEUED_SHOWN_MAX, QueuedMessage, Undecided, ahead};
 use bus::{Nats, Port};
+use contract::Subject;
 use contract::buckets::Agent;
 use contract::messages::record::InputEntry;
 use contract::subjects::filter;
 use contract::topology::{PROCESS, RECORD};
-use domain::ids::RecordSeq;
-use domain::process::{ConversationKey, State, Step};
+use domain::ids::{ProcessId, RecordSeq};
+use domain::process::{Cause, ConversationKey, State, Step};
 
 use crate::decoded;
 
@@ -22,14 +23,6 @@ pub struct Head {
     pub state: Option<State>,
 }
 
-/// The state, with what is undecided applied to it.
-#[derive(Debug, Clone)]
-pub struct Standing {
-    pub state: Option<State>,
-    /// The last input that the log itself holds.
-    pub handled: RecordSeq,
-}
-
 pub async fn head(nats: &Nats, key: ConversationKey) -> Result<Head, Problem> {
     let last = nats.last(PROCESS, &filter::log(key)).await.map_err(|error| Problem::unreachable(&error))?;
     match last {
@@ -41,7 +34,8 @@ pub async fn head(nats: &Nats, key: ConversationKey) -> Result<Head, Problem> {
     }
 }
 
-pub async fn standing(nats: &Nats, key: ConversationKey, agent: &Agent) -> Result<Standing, Problem> {
+/// The last state, with what is undecided applied to it.
+pub async fn standing(nats: &Nats, key: ConversationKey, agent: &Agent) -> Result<Option<State>, Problem> {
     let Head { state, .. } = head(nats, key).await?;
     let handled = state.as_ref().map_or(RecordSeq(0), |state| state.handled);
     let (mut undecided, mut from) = (Vec::new(), handled.next());
@@ -52,7 +46,23 @@ pub async fn standing(nats: &Nats, key: ConversationKey, agent: &Agent) -> Resul
         undecided.push(Undecided::new(seq, &decoded::<InputEntry>(&stored)?));
         from = seq.next();
     }
-    Ok(Standing { state: ahead(key, agent, state, &undecided), handled })
+    Ok(ahead(key, agent, state, &undecided))
+}
+
+/// The message that started the process, where the log still holds its first step.
+pub async fn started_by(
+    nats: &Nats,
+    key: ConversationKey,
+    process: ProcessId,
+) -> Result<Option<RecordSeq>, Problem> {
+    let log = Subject::Process(key, process).to_string();
+    let first = nats.next(PROCESS, &log, 1).await.map_err(|error| Problem::unreachable(&error))?;
+    let Some(first) = first else { return Ok(None) };
+    Ok(match decoded::<Step>(&first)?.cause {
+        Cause::Input { seq, .. } => Some(seq),
+        Cause::Report(_) | Cause::Lost { .. } => None,
+    }
+    .filter(|seq| ProcessId::started_by(key.conversation, *seq) == process))
 }
 
 /// The first of the messages that wait for the harness, with their texts.

@@ -1,7 +1,5 @@
 //! Reading the record of a conversation once, from its beginning to where it ends now.
 
-use std::time::Duration;
-
 use api::{Entry, Problem, Thread};
 use bus::{Nats, Reader, Seen, Start};
 use contract::subjects::filter;
@@ -9,8 +7,7 @@ use contract::topology::RECORD;
 use domain::ids::RecordSeq;
 use domain::process::ConversationKey;
 
-/// The broker gives some ten thousand entries a second; a record that takes longer is not had in one answer.
-const READ_WITHIN: Duration = Duration::from_secs(10);
+use crate::in_time;
 
 /// `handled` and `before` as in [`Thread::new`].
 pub async fn thread(
@@ -26,6 +23,6 @@ pub async fn thread(
             thread.push(&Entry::read(stored.sequence, stored.at, &stored.envelope));
         }
     };
-    tokio::time::timeout(READ_WITHIN, all).await.map_err(|elapsed| Problem::unreachable(&elapsed))?;
+    in_time(all).await?;
     Ok(thread)
 }
