@@ -89,7 +89,7 @@ async fn tools_work_inside_and_out() {
     assert!(matches!(failed.as_slice(), [one] if one.contains("has not been read yet")), "{failed:?}");
     assert_eq!(read(&instructions[0]), "edited\nappended\n", "through the mounted file");
     assert_eq!(read(&dir.dir().tree().join("made.txt")), "made\n");
-    assert_eq!(*world.runtime.told.lock().unwrap(), ["a note"]);
+    assert_eq!(world.runtime.segment.told(), ["a note"]);
     stay.park().await;
     world.assert_sound();
 }

@@ -11,6 +11,7 @@
     reason = "test code outside of test functions"
 )]
 
+pub(crate) mod door;
 pub(crate) mod runtime;
 pub(crate) mod stay;
 

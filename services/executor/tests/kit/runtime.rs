@@ -1,95 +1,116 @@
-//! The runtime as a harness sees it through the socket: a tool server of one tool, and everything else handed on to
-//! the scripted model.
+//! The runtime as a harness sees it through the socket: the real endpoint, with a scripted model for a provider, and
+//! a segment that writes down what its agent calls and answers as a test wants.
 
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use axum::Json;
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use async_trait::async_trait;
+use executor::endpoint::{Credential, Endpoint};
+use executor::model_proxy::{ModelCall, ModelProxy, Provider};
+use executor::tools::{Calls, Finish, Tools, Unavailable};
 use executor::volume::LockedDir;
 use scripted_model::{Script, ScriptedModel};
-use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-/// The credential of the segments here; the model and the tool server refuse any other.
+use super::door::patience;
+
+/// The credential of the segments here; the endpoint admits no other.
 pub(crate) const TOKEN: &str = "the-segment-token";
+/// The provider's; the scripted model admits no other.
+pub(crate) const PROVIDER_KEY: &str = "the-provider-key";
 
 pub(crate) struct Runtime {
     pub(crate) model: ScriptedModel,
-    /// The texts that came to the tool `tell_user`.
-    pub(crate) told: Arc<Mutex<Vec<String>>>,
+    pub(crate) segment: Arc<Segment>,
+    /// What was told of model calls, by all segments together.
+    pub(crate) model_calls: Arc<Mutex<Vec<ModelCall>>>,
 }
 
-#[derive(Clone)]
-struct Shared {
-    client: reqwest::Client,
-    model: String,
-    told: Arc<Mutex<Vec<String>>>,
+/// Stands where the segment's task will be.
+pub(crate) struct Segment {
+    /// Each note, with the harness's id of the call.
+    pub(crate) told: Mutex<Vec<(String, Option<String>)>>,
+    pub(crate) summaries: Mutex<Vec<String>>,
+    /// What the next calls of `finish_process` are answered; after these they succeed.
+    pub(crate) answers: Mutex<VecDeque<Finish>>,
+    /// Why notes are not taken now.
+    pub(crate) closed: Mutex<Option<String>>,
+    /// Calls wait while this is true.
+    pub(crate) held: watch::Sender<bool>,
+}
+
+impl Segment {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            told: Mutex::default(),
+            summaries: Mutex::default(),
+            answers: Mutex::default(),
+            closed: Mutex::default(),
+            held: watch::Sender::new(false),
+        })
+    }
+
+    pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Finish>) {
+        self.answers.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.told.lock().unwrap().iter().map(|(text, _)| text.clone()).collect()
+    }
+
+    pub(crate) fn summaries(&self) -> Vec<String> {
+        self.summaries.lock().unwrap().clone()
+    }
+
+    async fn released(&self) {
+        self.held.subscribe().wait_for(|held| !held).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Calls for Segment {
+    async fn finish(&self, summary: String) -> Finish {
+        self.released().await;
+        self.summaries.lock().unwrap().push(summary);
+        self.answers.lock().unwrap().pop_front().unwrap_or(Finish::Finished)
+    }
+
+    async fn tell(&self, text: String, call_id: Option<String>) -> Result<(), Unavailable> {
+        self.released().await;
+        if let Some(why) = self.closed.lock().unwrap().clone() {
+            return Err(Unavailable(why));
+        }
+        self.told.lock().unwrap().push((text, call_id));
+        Ok(())
+    }
 }
 
 impl Runtime {
     pub(crate) async fn start(script: Script) -> Self {
         let model = ScriptedModel::start_local(script).await.unwrap();
-        model.require_bearer(TOKEN);
-        Self { model, told: Arc::default() }
+        model.require_bearer(PROVIDER_KEY);
+        Self { model, segment: Segment::new(), model_calls: Arc::default() }
     }
 
-    /// Serves one sandbox's socket.
+    /// Serves one sandbox's socket, until the test is over.
     pub(crate) fn serve(&self, dir: &LockedDir) {
-        let listener = tokio::net::UnixListener::from_std(dir.listen().unwrap()).unwrap();
+        let provider = Provider {
+            base_url: self.model.url().parse().unwrap(),
+            api_key: Some(PROVIDER_KEY.to_owned().into()),
+        };
         let client = service::http::client().unwrap();
-        let shared = Shared { client, model: self.model.url(), told: Arc::clone(&self.told) };
-        let routes = Router::new().route("/mcp", post(tools)).fallback(forward).with_state(shared);
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-    }
-}
-
-async fn tools(State(shared): State<Shared>, headers: HeaderMap, Json(call): Json<Value>) -> Response {
-    if headers.get(header::AUTHORIZATION).is_none_or(|value| value != &format!("Bearer {TOKEN}")) {
-        return StatusCode::UNAUTHORIZED.into_response();
-    }
-    let tool = json!({
-        "name": "tell_user",
-        "description": "Tells the user something.",
-        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
-    });
-    let result = match call["method"].as_str() {
-        Some("initialize") => json!({
-            "protocolVersion": call["params"]["protocolVersion"],
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "xpander", "version": "0"},
-        }),
-        Some("tools/list") => json!({"tools": [tool]}),
-        Some("tools/call") => {
-            let text = call["params"]["arguments"]["text"].as_str().unwrap_or_default();
-            shared.told.lock().unwrap().push(text.to_owned());
-            json!({"content": [{"type": "text", "text": "told"}]})
-        }
-        _ => return StatusCode::ACCEPTED.into_response(),
-    };
-    Json(json!({"jsonrpc": "2.0", "id": call["id"], "result": result})).into_response()
-}
-
-async fn forward(
-    State(shared): State<Shared>,
-    method: Method,
-    uri: Uri,
-    mut headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    headers.remove(header::HOST);
-    let request = shared.client.request(method, format!("{}{uri}", shared.model)).headers(headers).body(body);
-    match request.send().await {
-        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
-        Ok(answer) => {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = answer.status();
-            *response.headers_mut() = answer.headers().clone();
-            *response.body_mut() = Body::from_stream(answer.bytes_stream());
-            response
-        }
+        let (model, mut calls) = ModelProxy::new(client, provider, patience()).unwrap();
+        let credential = Credential::new(TOKEN.to_owned().into(), Arc::new(AtomicBool::new(true)));
+        let tools = Tools::new(self.segment.clone());
+        let endpoint = Endpoint { credential, model, tools };
+        tokio::spawn(endpoint.serve(dir.listen().unwrap(), CancellationToken::new()));
+        let model_calls = Arc::clone(&self.model_calls);
+        tokio::spawn(async move {
+            while let Some(call) = calls.recv().await {
+                model_calls.lock().unwrap().push(call);
+            }
+        });
     }
 }

@@ -8,9 +8,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::sandbox::{Launch, inside};
+use crate::tools;
 
-/// The name of our tool server; the model sees its tools as `mcp__xpander__…`.
-const MCP_SERVER: &str = "xpander";
 /// A call of ours may wait for a person's eye or a child process; the harness's own default is one minute.
 const TOOL_TIMEOUT_MS: u32 = 600_000;
 /// Tools that would compete with ours (waiting, schedules, questions) or leave the tree.
@@ -64,7 +63,7 @@ pub fn mcp_json() -> String {
         "timeout": TOOL_TIMEOUT_MS,
         "alwaysLoad": true,
     });
-    json!({"mcpServers": {MCP_SERVER: server}}).to_string()
+    json!({"mcpServers": {tools::SERVER: server}}).to_string()
 }
 
 fn args(spec: &LaunchSpec) -> Vec<OsString> {
