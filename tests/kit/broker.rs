@@ -60,6 +60,11 @@ impl Broker {
         &self.fleet
     }
 
+    /// Where its configuration and its users' keys are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     pub fn files(&self) -> BrokerDir {
         BrokerDir::new(self.dir.path())
     }

@@ -2,13 +2,17 @@
 //! share. What it cannot set up fails the test that asked for it, with a sentence.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it exists to fail tests")]
 
+pub mod api;
 pub mod broker;
 pub mod builders;
+pub mod installation;
 pub mod invariants;
 pub mod log;
+pub mod model;
 pub mod wait;
 
 pub use broker::Broker;
+pub use installation::{Installation, Options};
 pub use wait::{eventually, soon};
 
 /// The time now. Tests of real processes live in real time.

@@ -171,7 +171,7 @@ fn tell(step: &Step) {
             Fact::Started { ordinal } => event!("process.start", ordinal = ordinal),
             Fact::Parked { reason } => event!("process.park", reason = reason),
             Fact::Waking { trigger, .. } if *trigger != WakeTrigger::Start => {
-                event!("process.wake", trigger = trigger)
+                event!("process.wake", trigger = trigger);
             }
             Fact::Ended { exit } => event!("process.finish", outcome = exit.outcome, reason = exit.reason),
             _ => {}

@@ -130,7 +130,9 @@ fn render_account(out: &mut String, user: &User, all: &[User], settings: &Broker
     let _ = writeln!(out, "      permissions: {{");
     let _ = writeln!(out, "        publish: {{ allow: [{}] }}", list(&mut publishes(user).into_iter()));
     let subscribes = std::iter::once(format!("{}.>", inbox_prefix(&user.name)));
-    let subscribes = &mut subscribes.chain(heard.iter().map(|(_, subject)| subject.clone()));
+    // Only what is imported arrives, so the whole family may be listened to.
+    let families = heard.iter().filter_map(|(_, subject)| Some(format!("{}.>", subject.split('.').next()?)));
+    let subscribes = &mut subscribes.chain(families.collect::<BTreeSet<_>>());
     let _ = writeln!(out, "        subscribe: {{ allow: [{}] }}", list(subscribes));
     let _ = writeln!(out, "      }}");
     let _ = writeln!(out, "    }} ]");

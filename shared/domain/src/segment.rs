@@ -28,6 +28,10 @@ const REPORT_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// A claim that is not answered after this long is given up; the process is assigned again where that is right.
 const CLAIM_GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
+/// An executor that drains leaves a parked segment whose last report is not answered for this long: the report is kept,
+/// and the registry appends it when it is back.
+const LEAVE_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
+
 /// What an operator sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentPolicy {
@@ -225,6 +229,7 @@ enum FrameStage {
 #[derive(Debug)]
 struct InFlight {
     report: Report,
+    first_sent: Duration,
     sent: Duration,
 }
 
@@ -348,7 +353,12 @@ impl Segment {
             Some(Leaving::Ended { until, asked: false }) => Some(until),
             _ => None,
         };
-        [again, claim, park, ended].into_iter().flatten().min()
+        let leave = self
+            .in_flight
+            .as_ref()
+            .filter(|_| self.draining)
+            .map(|in_flight| in_flight.first_sent + LEAVE_UNANSWERED_AFTER);
+        [again, claim, park, ended, leave].into_iter().flatten().min()
     }
 
     fn recorded(&mut self, frame: Uuid) -> Option<Effect> {

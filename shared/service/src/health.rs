@@ -57,10 +57,23 @@ impl Health {
 
     /// Resolves when every check is ready.
     pub async fn ready(&self) {
+        self.when(|checks| checks.values().all(|condition| *condition == Condition::Ready).then_some(()))
+            .await;
+    }
+
+    /// Resolves with what `decide` makes of the checks, as soon as it makes anything of them.
+    pub async fn when<T>(
+        &self,
+        mut decide: impl FnMut(&BTreeMap<&'static str, Condition>) -> Option<T>,
+    ) -> T {
         let mut checks = self.checks.subscribe();
-        // It fails only without a sender, and `self` holds it.
-        let _ =
-            checks.wait_for(|checks| checks.values().all(|condition| *condition == Condition::Ready)).await;
+        loop {
+            if let Some(decided) = decide(&checks.borrow_and_update()) {
+                return decided;
+            }
+            // It fails only without a sender, and `self` holds it.
+            let _ = checks.changed().await;
+        }
     }
 
     /// `/healthz`, `/readyz` and `/metrics`.

@@ -81,8 +81,9 @@ impl State {
             Phase::Absent | Phase::Ended { .. } => None,
             Phase::Waking { .. } => Some(Substate::Working),
             Phase::Hot(hot) => Some(match hot.stage {
-                Stage::Starting | Stage::Working => Substate::Working,
-                Stage::Idle => Substate::Idle,
+                Stage::Idle if self.undelivered.is_empty() => Substate::Idle,
+                // What was said and is not read yet is work.
+                Stage::Starting | Stage::Working | Stage::Idle => Substate::Working,
             }),
             Phase::Parked { reason, .. } => Some(match reason {
                 ParkReason::NeedsAttention { .. } => Substate::NeedsAttention,
@@ -136,10 +137,10 @@ impl State {
             }
             Phase::Hot(hot) => match hot.stage {
                 Stage::Starting => ("starting", hot.since, "the harness is starting".into()),
-                Stage::Working => ("hot_working", hot.since, "the agent works".into()),
-                Stage::Idle => {
+                Stage::Idle if self.undelivered.is_empty() => {
                     ("hot_idle", hot.since, "a message starts the next turn; without one it parks".into())
                 }
+                Stage::Working | Stage::Idle => ("hot_working", hot.since, "the agent works".into()),
             },
             Phase::Parked { since, reason } => ("parked", *since, reason.ended_by()),
             Phase::Ended { at, .. } => ("ended", *at, "a message starts the next process".into()),

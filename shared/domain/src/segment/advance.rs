@@ -220,7 +220,7 @@ impl Segment {
         let Identity { executor, incarnation, epoch, .. } = self.me;
         let report = Report { executor, incarnation, epoch, n, events };
         self.reported = n;
-        self.in_flight = Some(InFlight { report: report.clone(), sent: now });
+        self.in_flight = Some(InFlight { report: report.clone(), first_sent: now, sent: now });
         Some(Effect::Report(report))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Effect, Harness, Leaving, Segment};
+use super::{Effect, Harness, LEAVE_UNANSWERED_AFTER, Leaving, Segment};
 use crate::process::{ParkReason, SegmentEvent, TurnOutcome};
 
 impl Segment {
@@ -87,8 +87,12 @@ impl Segment {
                 if gone && !*reported {
                     *reported = true;
                     self.outbox.push(SegmentEvent::Park { reason: reason.clone(), unfinished: *unfinished });
-                } else if gone && self.outbox.is_empty() && self.in_flight.is_none() {
-                    effects.push(Effect::Leave);
+                } else if gone && self.outbox.is_empty() {
+                    let unanswered = self.in_flight.as_ref();
+                    let given_up = |since: Duration| self.draining && now >= since + LEAVE_UNANSWERED_AFTER;
+                    if unanswered.is_none_or(|in_flight| given_up(in_flight.first_sent)) {
+                        effects.push(Effect::Leave);
+                    }
                 }
             }
         }

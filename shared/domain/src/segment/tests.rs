@@ -395,6 +395,24 @@ fn draining_waits_for_the_turn_and_then_for_nothing() {
 }
 
 #[test]
+fn a_drain_does_not_wait_for_a_registry_that_is_away() {
+    let mut stage = Stage::working();
+    stage.turn_ends(TurnOutcome::Completed);
+    stage.held_back = Some(Vec::new());
+    stage.tell(Signal::Drain);
+    stage.gone();
+    stage.passes(4);
+    assert!(!stage.done().contains(&Effect::Leave));
+    stage.passes(1);
+    assert!(stage.done().contains(&Effect::Leave));
+    stage.release();
+    assert!(
+        matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::Drain, .. }),
+        "the report is kept"
+    );
+}
+
+#[test]
 fn the_next_segment_delivers_under_the_ids_that_were_written_down() {
     let mut stage = Stage::working();
     stage.say(Mode::Auto);

@@ -14,6 +14,9 @@ use super::read::{Known, Reading};
 use super::sources::PREFIX;
 use super::{full_name, variable_name};
 
+/// Where a value stands that nobody has set.
+pub(super) const DEFAULT_ORIGIN: &str = "its default";
+
 /// One source's values by full name; each value says where it stands.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer(HashMap<String, Value>);
@@ -25,7 +28,7 @@ impl Reading<'_> {
         let mut layer = Layer::default();
         for (name, known) in &self.known {
             if let Presence::Default(value) = known.key.presence {
-                layer.set(name, "its default", value);
+                layer.set(name, DEFAULT_ORIGIN, value);
             }
         }
         layer

@@ -11,6 +11,7 @@ use std::time::Duration;
 use reqwest::Url;
 use secrecy::SecretString;
 
+use super::layers::DEFAULT_ORIGIN;
 use super::parse::Parsed;
 use super::{Section, full_name};
 
@@ -70,6 +71,11 @@ impl Settings {
     /// Where a setting's value comes from, for a sentence about what went wrong with it later.
     pub fn origin(&self, key: &str) -> Option<&str> {
         self.entries.get(key)?.as_ref().map(|entry| entry.origin.as_str())
+    }
+
+    /// Whether somebody has set the key.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.origin(key).is_some_and(|origin| origin != DEFAULT_ORIGIN)
     }
 }
 

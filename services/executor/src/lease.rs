@@ -1,0 +1,140 @@
+//! The executor's lease: what it says of itself every few seconds, so that others know that it lives and what it runs.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bus::Nats;
+use bus::kv;
+use contract::buckets::{Executors, HeldSegment, Lease as Row};
+use domain::ids::{Epoch, ExecutorId, Incarnation, OrgId, ProcessId, Renewal};
+use domain::policy::LEASE_RENEW_EVERY;
+use service::Runtime;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// A row of an executor that is gone is forgotten after this long; until then it counts as one that does not change.
+const ROW_KEPT_SECONDS: u64 = 120;
+
+/// A change is told at once, but not more often than this.
+const CHANGE_TOLD_AFTER: Duration = Duration::from_millis(100);
+
+/// Held by everything that starts or ends a segment.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    id: ExecutorId,
+    incarnation: Incarnation,
+    slots: u16,
+    orgs: Vec<OrgId>,
+    segments: Mutex<BTreeSet<(ProcessId, Epoch)>>,
+    renewal: AtomicU64,
+    draining: AtomicBool,
+    unable: watch::Receiver<Option<String>>,
+    changed: Notify,
+}
+
+// === impl Lease ===
+
+impl Lease {
+    pub(crate) fn new(
+        id: ExecutorId,
+        incarnation: Incarnation,
+        slots: u16,
+        orgs: Vec<OrgId>,
+        unable: watch::Receiver<Option<String>>,
+    ) -> Self {
+        Self {
+            id,
+            incarnation,
+            slots,
+            orgs,
+            segments: Mutex::default(),
+            renewal: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            unable,
+            changed: Notify::new(),
+        }
+    }
+
+    /// Lists a segment from before its claim until nothing of it is left.
+    pub(crate) fn hold(self: &Arc<Self>, process: ProcessId, epoch: Epoch) -> Held {
+        self.segments().insert((process, epoch));
+        self.changed.notify_one();
+        Held { lease: Arc::clone(self), segment: (process, epoch) }
+    }
+
+    /// The last renewal that was acknowledged.
+    pub(crate) fn renewal(&self) -> Renewal {
+        Renewal(self.renewal.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Renews until `stop`. `first` is told of the first acknowledged renewal: nothing is claimed before it.
+    pub(crate) async fn keep(
+        self: Arc<Self>,
+        nats: Nats,
+        runtime: Runtime,
+        first: watch::Sender<bool>,
+        stop: CancellationToken,
+    ) {
+        let check = runtime.health.check("executor lease");
+        let mut unable = self.unable.clone();
+        loop {
+            let renewal = Renewal(self.renewal.load(Ordering::Acquire) + 1);
+            match kv::lease::<Executors>(&nats, &self.id, &self.row(renewal), ROW_KEPT_SECONDS).await {
+                Ok(_) => {
+                    self.renewal.store(renewal.0, Ordering::Release);
+                    first.send_replace(true);
+                    check.ready();
+                }
+                Err(error) => {
+                    check.failed(format!("the lease was not renewed: {error}; is the broker reachable?"));
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.changed.notified() => runtime.clock.sleep(CHANGE_TOLD_AFTER).await,
+                _ = unable.changed() => {}
+                () = runtime.clock.sleep(LEASE_RENEW_EVERY) => {}
+            }
+        }
+    }
+
+    fn row(&self, renewal: Renewal) -> Row {
+        let held = |(process, epoch): &(ProcessId, Epoch)| HeldSegment { process: *process, epoch: *epoch };
+        let segments = self.segments().iter().map(held).collect();
+        Row {
+            incarnation: self.incarnation,
+            renewal,
+            segments,
+            slots: self.slots,
+            orgs: self.orgs.clone(),
+            draining: self.draining.load(Ordering::Acquire),
+            unable: self.unable.borrow().clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    fn segments(&self) -> MutexGuard<'_, BTreeSet<(ProcessId, Epoch)>> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A segment's place in the lease. Dropping it takes the segment off.
+#[derive(Debug)]
+pub(crate) struct Held {
+    lease: Arc<Lease>,
+    segment: (ProcessId, Epoch),
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lease.segments().remove(&self.segment);
+        self.lease.changed.notify_one();
+    }
+}

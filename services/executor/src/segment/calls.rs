@@ -1,0 +1,68 @@
+//! Where the agent's calls arrive.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::tools::{Calls, Finish, Unavailable};
+
+/// Calls that wait for the segment's loop; a model makes a few at once.
+const CALLS_MAX: usize = 32;
+
+#[derive(Debug)]
+pub(super) enum Call {
+    Finish { summary: String, answer: oneshot::Sender<Finish> },
+    Tell { text: String, answer: oneshot::Sender<()> },
+}
+
+/// The segment's side.
+#[derive(Debug)]
+pub(super) struct CallDesk {
+    calls: mpsc::Receiver<Call>,
+    sender: mpsc::Sender<Call>,
+}
+
+/// The tools' side.
+#[derive(Debug)]
+struct Handle(mpsc::Sender<Call>);
+
+impl Default for CallDesk {
+    fn default() -> Self {
+        let (sender, calls) = mpsc::channel(CALLS_MAX);
+        Self { calls, sender }
+    }
+}
+
+impl CallDesk {
+    pub(super) fn handle(&self) -> Arc<dyn Calls> {
+        Arc::new(Handle(self.sender.clone()))
+    }
+
+    pub(super) async fn next(&mut self) -> Call {
+        match self.calls.recv().await {
+            Some(call) => call,
+            // It holds a sender itself, so the channel is never closed.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Calls for Handle {
+    async fn finish(&self, summary: String) -> Finish {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Finish::Unavailable("the segment is ending; nothing was recorded".into());
+        if self.0.send(Call::Finish { summary, answer }).await.is_err() {
+            return gone();
+        }
+        answered.await.unwrap_or_else(|_| gone())
+    }
+
+    async fn tell(&self, text: String, _call_id: Option<String>) -> Result<(), Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Unavailable("the segment is ending; the note was not kept".into());
+        self.0.send(Call::Tell { text, answer }).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())
+    }
+}

@@ -1,0 +1,154 @@
+//! What can be written on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use domain::ids::{AgentId, OrgId, UserId};
+
+pub(crate) const ROLES: &str = "ingress, steerer, registry, waker, executor and console";
+
+/// The open-source home for coding agents that stay at work.
+#[derive(Debug, Parser)]
+#[command(name = "resident", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// A TOML file with settings; every setting can also be written as RESIDENT__SECTION__KEY in the environment.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where this installation keeps its data.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs everything on this machine, with a broker of its own.
+    Dev(DevArgs),
+    /// Runs one role or several against a running broker.
+    Serve(ServeArgs),
+    /// Makes the broker's configuration and keys, or its streams.
+    #[command(subcommand)]
+    Broker(BrokerCommand),
+    /// API keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Lists the processes of the organization.
+    Ps(PsArgs),
+    /// Gives an agent a task and shows what happens.
+    Run(RunArgs),
+    /// Says something to a conversation.
+    Send(SendArgs),
+    /// Starts everything in a temporary directory and plays a small job.
+    Demo,
+    /// Prints the page of all settings.
+    Settings,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// The address the HTTP API listens on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// The broker to use; without it `dev` starts its own.
+    #[arg(long, value_name = "URL")]
+    pub(crate) nats_url: Option<String>,
+
+    /// Print one line of JSON when ready, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The roles: ingress, steerer, registry, waker, executor, console.
+    #[arg(required = true)]
+    pub(crate) roles: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) listen: Listen,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BrokerCommand {
+    /// Writes nats.conf and the keys of the broker's users into the data directory.
+    Config {
+        /// The address nats-server will listen on.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4222")]
+        listen: String,
+    },
+    /// Makes the streams and consumers on the running broker, or brings them up to date.
+    Provision {
+        #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222")]
+        nats_url: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Makes a key and prints it; it is stored hashed and cannot be shown again.
+    Add {
+        /// The organization; a new one where it is not named.
+        #[arg(long)]
+        org: Option<OrgId>,
+        /// The person, or the program that acts for one; a new one where it is not named.
+        #[arg(long)]
+        user: Option<UserId>,
+        #[arg(long, value_enum, default_value_t = RoleArg::Member)]
+        role: RoleArg,
+        #[arg(long, value_name = "URL")]
+        nats_url: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum RoleArg {
+    /// Uses agents and makes their own.
+    Member,
+    /// Also sees every process of the organization.
+    Operator,
+    /// Also changes what belongs to others.
+    Admin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What the agent is to do.
+    pub(crate) text: String,
+    /// The agent; the first of the organization where it is not named.
+    #[arg(long)]
+    pub(crate) agent: Option<AgentId>,
+    /// Print every event as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The conversation.
+    pub(crate) conversation: String,
+    pub(crate) text: String,
+    /// How the message meets a running turn.
+    #[arg(long, value_parser = ["auto", "queue", "steer", "interrupt"], default_value = "auto")]
+    pub(crate) mode: String,
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,10 @@
+//! Every role as a process of its own, a real nats-server, the real Claude Code in its sandbox; only the paid model is
+//! scripted. One file per promise.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
+
+mod sandbox;
+mod steer;
+mod stop;
+mod stream;
+mod task;
+mod trace;

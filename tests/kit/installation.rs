@@ -1,0 +1,229 @@
+//! A whole installation for one test, as compose would run it: a broker, every role as a process of its own, the real
+//! Claude Code in its sandbox, and a scripted model in place of the paid one. Gone with the test.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use bus::kv;
+use contract::buckets::{Key, Keys, Role, SecretHash};
+use contract::topology::OPERATOR;
+use domain::ids::{KeyId, OrgId, UserId};
+use scripted_model::{Script, ScriptedModel};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::api::Api;
+use crate::broker::{Broker, fleet, tools};
+
+/// Every role starts within this, on a machine that is busy with other tests.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+const ROLES: [&str; 5] = ["steerer", "registry", "waker", "ingress", "console"];
+
+/// What differs between installations.
+#[derive(Debug)]
+pub struct Options {
+    pub script: Script,
+    pub executors: u16,
+    pub slots: u16,
+    pub park_after: Duration,
+    /// A program in place of Claude Code.
+    pub harness: Option<PathBuf>,
+    pub settings: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct Installation {
+    pub broker: Broker,
+    pub model: ScriptedModel,
+    pub org: OrgId,
+    options: Options,
+    programs: BTreeMap<String, Program>,
+    dir: TempDir,
+}
+
+/// A role that runs as a process.
+#[derive(Debug)]
+struct Program {
+    child: Child,
+    url: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            script: Script::new(),
+            executors: 1,
+            slots: 4,
+            park_after: Duration::from_secs(120),
+            harness: None,
+            settings: Vec::new(),
+        }
+    }
+}
+
+/// Where cargo has put the project's programs.
+pub fn program(name: &str) -> PathBuf {
+    // The test itself lies in target/<profile>/deps.
+    let exe = std::env::current_exe().expect("this program");
+    let path = exe.ancestors().nth(2).expect("target").join(name);
+    assert!(path.exists(), "{} is missing; run `make build`", path.display());
+    path
+}
+
+// === impl Installation ===
+
+impl Installation {
+    pub async fn start(script: impl Into<Script>) -> Self {
+        Self::with(Options { script: script.into(), ..Options::default() }).await
+    }
+
+    pub async fn with(mut options: Options) -> Self {
+        let broker = Broker::for_fleet(fleet(options.executors)).await;
+        let script = std::mem::take(&mut options.script);
+        let model = ScriptedModel::start_local(script).await.expect("the scripted model");
+        let mut installation = Self {
+            broker,
+            model,
+            org: OrgId::from_uuid(crate::fresh()),
+            options,
+            programs: BTreeMap::new(),
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        };
+        for role in ROLES {
+            installation.start_program(role).await;
+        }
+        for ordinal in 0..installation.options.executors {
+            installation.start_program(&executor_name(ordinal)).await;
+        }
+        installation
+    }
+
+    /// The API as the owner of a fresh key of the installation's organization.
+    pub async fn api(&self, role: Role) -> Api {
+        self.api_of(self.org, role).await
+    }
+
+    pub async fn api_of(&self, org: OrgId, role: Role) -> Api {
+        let secret = format!("res_test_{}", crate::fresh().simple());
+        let key = Key {
+            id: KeyId::from_uuid(crate::fresh()),
+            org,
+            user: UserId::from_uuid(crate::fresh()),
+            role,
+            created_at: crate::now(),
+        };
+        let operator = self.broker.connect(OPERATOR).await;
+        kv::overwrite::<Keys>(&operator, &SecretHash::of(&secret), &key).await.expect("a key");
+        Api::new(self.url("console"), self.url("ingress"), &secret)
+    }
+
+    pub fn url(&self, role: &str) -> &str {
+        &self.programs[role].url
+    }
+
+    /// The volume of an executor.
+    pub fn volume(&self, ordinal: u16) -> PathBuf {
+        self.dir.path().join(executor_name(ordinal)).join("volume")
+    }
+
+    pub fn log_of(&self, role: &str) -> String {
+        std::fs::read_to_string(self.log_path(role)).unwrap_or_default()
+    }
+
+    /// Kills a role's process without warning.
+    pub async fn kill(&mut self, role: &str) {
+        let mut program = self.programs.remove(role).expect("a running role");
+        program.child.kill().await.expect("killed");
+    }
+
+    /// Asks a role's process to stop and waits for its end.
+    pub async fn stop(&mut self, role: &str) {
+        let mut program = self.programs.remove(role).expect("a running role");
+        let pid = program.child.id().expect("a pid").to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().await.expect("kill");
+        let ended = tokio::time::timeout(READY_WITHIN, program.child.wait()).await;
+        ended
+            .unwrap_or_else(|_| panic!("{role} does not stop; its log:\n{}", self.log_of(role)))
+            .expect("ended");
+    }
+
+    pub async fn start_program(&mut self, role: &str) {
+        let mut command = Command::new(program("resident"));
+        let name = role.split('-').next().expect("a name");
+        command
+            .args(["serve", name, "--json", "--listen", "127.0.0.1:0"])
+            .env_clear()
+            .envs(self.environment(role))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(
+                std::fs::File::options().create(true).append(true).open(self.log_path(role)).expect("a log"),
+            )
+            .kill_on_drop(true);
+        let mut child = command.spawn().expect("resident");
+        let out = child.stdout.take().expect("stdout");
+        let line = tokio::time::timeout(READY_WITHIN, BufReader::new(out).lines().next_line()).await;
+        let Ok(Ok(Some(line))) = line else {
+            panic!("{role} is not ready; its log:\n{}", self.log_of(role));
+        };
+        let ready: Value = serde_json::from_str(&line).expect("a line of JSON");
+        let url = ready["url"].as_str().expect("a url").to_owned();
+        self.programs.insert(role.to_owned(), Program { child, url });
+    }
+
+    fn environment(&self, role: &str) -> Vec<(String, String)> {
+        let own = self.dir.path().join(role);
+        std::fs::create_dir_all(&own).expect("a directory");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let ordinal = role.strip_prefix("executor-").unwrap_or("0");
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let harness = self.options.harness.clone().unwrap_or_else(|| tools().join("claude"));
+        let mut all = vec![
+            ("PATH".into(), format!("{}:{path}", tools().display())),
+            ("RESIDENT__DATA__DIR".into(), text(&own)),
+            ("RESIDENT__BROKER__URL".into(), self.broker.url()),
+            ("RESIDENT__BROKER__CREDENTIALS".into(), text(self.broker.dir())),
+            ("RESIDENT__BROKER__EXECUTORS".into(), self.options.executors.to_string()),
+            ("RESIDENT__TELEMETRY__FORMAT".into(), "json".into()),
+            ("RESIDENT__SERVER__GRACE".into(), "20s".into()),
+            ("RESIDENT__EXECUTOR__ORDINAL".into(), ordinal.into()),
+            ("RESIDENT__EXECUTOR__VOLUME".into(), text(&own.join("volume"))),
+            ("RESIDENT__EXECUTOR__SLOTS".into(), self.options.slots.to_string()),
+            ("RESIDENT__EXECUTOR__PARK_AFTER".into(), format!("{}ms", self.options.park_after.as_millis())),
+            ("RESIDENT__EXECUTOR__CLAUDE_CODE".into(), text(&harness)),
+            ("RESIDENT__PROVIDERS__ANTHROPIC__BASE_URL".into(), self.model.url().into()),
+        ];
+        all.extend(self.options.settings.iter().cloned());
+        all
+    }
+
+    fn log_path(&self, role: &str) -> PathBuf {
+        self.dir.path().join(format!("{role}.log"))
+    }
+}
+
+/// The process of an executor.
+pub fn executor_name(ordinal: u16) -> String {
+    format!("executor-{ordinal}")
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let kept =
+                std::mem::replace(&mut self.dir, tempfile::tempdir().expect("a temporary directory")).keep();
+            print_kept(&kept);
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "whoever looks into a failed test needs to know where")]
+fn print_kept(dir: &Path) {
+    eprintln!("the installation's logs are kept in {}", dir.display());
+}
