@@ -2,9 +2,11 @@
 //! scripted. One file per promise.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
+mod dev;
 mod sandbox;
 mod steer;
 mod stop;
 mod stream;
 mod task;
 mod trace;
+mod user_namespaces;

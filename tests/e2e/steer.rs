@@ -40,10 +40,11 @@ async fn steers_during_a_tool_come_in_order_and_once() {
     assert_eq!(heard, ["say steer 0", "say steer 1", "say steer 2", "say steer 3", "say steer 4"]);
 
     // The stream told every receipt, in its order.
-    events.until("the last receipt", |event| {
-        event.name == "message_receipt" && event.data["message_id"] == ids[4] && event.data["receipt"] == "consumed"
-    })
-    .await;
+    events
+        .until("the last steer applied", |event| {
+            event.name == "gateway_steer_applied" && event.data["message_id"] == ids[4]
+        })
+        .await;
     for id in &ids {
         assert_eq!(steps_of(&events.seen, id), ["accepted", "routed", "in_harness", "consumed"]);
     }
@@ -61,7 +62,8 @@ async fn a_steer_during_a_model_stream_starts_the_next_turn() {
     events.until("the first words", |event| event.name == "chunk").await;
     let first = api.say(&agent, &conversation, "say later", "auto").await;
     let second = api.say(&agent, &conversation, "say last", "auto").await;
-    api.until_receipt(&agent, &conversation, &first, "in_harness").await;
+    // Claude Code echoes a message when the model has answered it, so these wait behind the one being answered.
+    api.until_receipt(&agent, &conversation, &first, "routed").await;
     installation.model.release("slow");
     api.until_receipt(&agent, &conversation, &second, "consumed").await;
     api.until("the answer", &agent, &conversation, |record| record["result"] == "last").await;

@@ -172,5 +172,8 @@ async fn an_idle_process_parks_and_a_message_wakes_it_into_the_same_session() {
 
 fn texts(record: &Value) -> Vec<&str> {
     let entries = record["activity"].as_array().into_iter().flatten();
-    entries.filter(|entry| entry["role"] == "agent").filter_map(|entry| entry["content"]["text"].as_str()).collect()
+    entries
+        .filter(|entry| entry["role"] == "agent")
+        .filter_map(|entry| entry["content"]["text"].as_str())
+        .collect()
 }

@@ -168,13 +168,18 @@ impl Events {
     async fn of(request: RequestBuilder) -> Self {
         let answer = request.send().await.expect("an answer");
         assert!(answer.status().is_success(), "{}", answer.status());
-        let events = answer.bytes_stream().eventsource().filter_map(async |event| {
-            let event = event.ok()?;
-            Some(Event {
-                id: event.id.parse().ok(),
-                name: event.event,
-                data: serde_json::from_str(&event.data).unwrap_or_default(),
-            })
+        let mut last = String::new();
+        let events = answer.bytes_stream().eventsource().filter_map(move |event| {
+            let event = event.ok().map(|event| {
+                // A reader keeps the last id it was told; an event that brings none shows that one.
+                let own = std::mem::replace(&mut last, event.id.clone()) != event.id;
+                Event {
+                    id: event.id.parse().ok().filter(|_| own),
+                    name: event.event,
+                    data: serde_json::from_str(&event.data).unwrap_or_default(),
+                }
+            });
+            std::future::ready(event)
         });
         Self { stream: Box::pin(events), seen: Vec::new() }
     }

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod broker;
 pub mod builders;
+pub mod dev;
 pub mod installation;
 pub mod invariants;
 pub mod log;

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 mod ordinary_user;
-mod user_namespaces;
 
 use rustix::process::geteuid;
 

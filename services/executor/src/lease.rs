@@ -10,7 +10,8 @@ use bus::kv;
 use contract::buckets::{Executors, HeldSegment, Lease as Row};
 use domain::ids::{Epoch, ExecutorId, Incarnation, OrgId, ProcessId, Renewal};
 use domain::policy::LEASE_RENEW_EVERY;
-use service::Runtime;
+use service::clock::Clock;
+use service::health::Check;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -78,11 +79,11 @@ impl Lease {
     pub(crate) async fn keep(
         self: Arc<Self>,
         nats: Nats,
-        runtime: Runtime,
+        clock: Arc<dyn Clock>,
+        check: Check,
         first: watch::Sender<bool>,
         stop: CancellationToken,
     ) {
-        let check = runtime.health.check("executor lease");
         let mut unable = self.unable.clone();
         loop {
             let renewal = Renewal(self.renewal.load(Ordering::Acquire) + 1);
@@ -98,9 +99,9 @@ impl Lease {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.changed.notified() => runtime.clock.sleep(CHANGE_TOLD_AFTER).await,
+                () = self.changed.notified() => clock.sleep(CHANGE_TOLD_AFTER).await,
                 _ = unable.changed() => {}
-                () = runtime.clock.sleep(LEASE_RENEW_EVERY) => {}
+                () = clock.sleep(LEASE_RENEW_EVERY) => {}
             }
         }
     }

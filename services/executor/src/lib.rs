@@ -104,13 +104,13 @@ pub async fn run(
     found: Found,
     provider: Provider,
 ) -> Result<(), StartError> {
+    let (check, lease_check) = (runtime.health.check(SANDBOX_CHECK), runtime.health.check("executor lease"));
     let volume = Volume::open(&config.volume)?;
     let harness_version = version_of(&found.claude_code).await?;
     let incarnation = Incarnation(service::fresh::uuid());
     let (tell_unable, unable) = watch::channel(None);
     // Known before the lease first tells of it.
     let able = look(&found.bwrap, &tell_unable).await;
-    let check = runtime.health.check(SANDBOX_CHECK);
     check.set(
         able.clone().map_or_else(service::health::Condition::Failed, |()| service::health::Condition::Ready),
     );
@@ -140,8 +140,9 @@ pub async fn run(
     });
     let lease_stop = CancellationToken::new();
     let (first, mut renewed) = watch::channel(false);
+    let clock = Arc::clone(&runtime.clock);
     let keeping =
-        tokio::spawn(Arc::clone(&lease).keep(nats.clone(), runtime.clone(), first, lease_stop.clone()));
+        tokio::spawn(Arc::clone(&lease).keep(nats.clone(), clock, lease_check, first, lease_stop.clone()));
     // It only fails when the lease is no longer kept, and then nothing is claimed either.
     let _ = renewed.wait_for(|renewed| *renewed).await;
     tracing::info!(executor = %config.id, slots = config.slots, "claims");
