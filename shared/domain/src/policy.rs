@@ -36,5 +36,8 @@ pub const LEASE_LOST_AFTER: Duration = Duration::from_secs(34);
 /// An executor stops its own segments this long after it sent the last renewal that was acknowledged.
 pub const EXECUTOR_FREEZES_AFTER: Duration = Duration::from_secs(20);
 
+/// Steps of a process's history that stay in the log once it rests; what is older is in the record.
+pub const HISTORY_STEPS_KEPT: u64 = 200;
+
 /// How long an idempotency key or delivery id is remembered.
 pub const DELIVERY_REMEMBERED: Duration = Duration::from_secs(72 * 3600);

@@ -35,6 +35,9 @@ use lines::{Lines, Style};
 /// request, and one that is away is not worth the time of a roll.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
+/// Libraries that tell each request at `info`. They speak from `warn` on, unless the setting names them.
+const QUIET: [&str; 1] = ["rmcp"];
+
 #[derive(Debug, Clone)]
 pub struct TelemetryConfig {
     pub level: String,
@@ -134,7 +137,9 @@ fn filter(level: &str) -> FilterFn<impl Fn(&tracing::Metadata<'_>) -> bool + use
 fn directives(text: &str) -> Option<Targets> {
     let mut parts = text.split(',');
     let all = level(parts.next()?)?;
-    parts.try_fold(Targets::new().with_default(all), |targets, part| {
+    let quiet = QUIET.map(|target| (target, all.min(LevelFilter::WARN)));
+    let targets = Targets::new().with_default(all).with_targets(quiet);
+    parts.try_fold(targets, |targets, part| {
         let (target, wanted) = part.split_once('=')?;
         let named =
             !target.is_empty() && target.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':');

@@ -10,7 +10,8 @@ use contract::Subject;
 use contract::messages::record::{DatedFact, StateEntry};
 use contract::subjects::filter;
 use contract::topology::{PROCESS, RECORD};
-use domain::process::{ConversationKey, Step};
+use domain::policy::HISTORY_STEPS_KEPT;
+use domain::process::{ConversationKey, Phase, State, Step};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +54,8 @@ struct Told {
     step: u64,
     /// Where the entry stands in the record; 0 for none.
     entry: u64,
+    /// Steps told since the history was trimmed last, as far as this registry has seen them.
+    untrimmed: u64,
 }
 
 // === impl Record ===
@@ -145,9 +148,16 @@ impl Shared {
         for entry in entries(&fresh) {
             let message = Outgoing::message(&Subject::RecordState(key), &entry).after(told.entry);
             let published = self.port.publish(message).await?;
-            told = Told { step: entry.step, entry: published.sequence };
+            told = Told { step: entry.step, entry: published.sequence, ..told };
             self.remember(key, told);
         }
+        let Some((_, last)) = fresh.last() else { return Ok(()) };
+        told.untrimmed += fresh.len() as u64;
+        if told.untrimmed > HISTORY_STEPS_KEPT && rests(&last.state) {
+            self.port.purge(PROCESS, &filter::log(key), HISTORY_STEPS_KEPT).await?;
+            told.untrimmed = 0;
+        }
+        self.remember(key, told);
         Ok(())
     }
 
@@ -156,6 +166,7 @@ impl Shared {
         Ok(last.map_or(Told::default(), |stored| Told {
             step: stored.decode::<StateEntry>().map_or(0, |entry| entry.step),
             entry: stored.sequence,
+            untrimmed: 0,
         }))
     }
 
@@ -193,6 +204,11 @@ impl Shared {
     fn told(&self) -> MutexGuard<'_, HashMap<ConversationKey, Told>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a history may be cut behind this state: it is parked or ended, and no step before it is still owed.
+fn rests(state: &State) -> bool {
+    matches!(state.phase, Phase::Parked { .. } | Phase::Ended { .. }) && state.undelivered.is_empty()
 }
 
 /// One entry for steps of one process that follow each other.

@@ -110,6 +110,18 @@ fn a_line_has_its_fields_flat_its_trace_and_its_speaker() {
 }
 
 #[test]
+fn a_library_that_tells_each_request_is_quiet_until_it_is_named() {
+    let told = |level| {
+        lines_of(&config(level, Format::Json), || {
+            tracing::info!(target: "rmcp::service", "a request");
+            tracing::warn!(target: "rmcp::service", "a bad request");
+        })
+        .len()
+    };
+    assert_eq!([told("info"), told("info,rmcp=info"), told("off")], [1, 2, 0]);
+}
+
+#[test]
 fn text_is_one_line_for_the_eye() {
     let lines = lines_of(&config("info", Format::Text), || {
         tracing::warn!(process = "prc_1", text = "two\nlines", "lost\nits executor");
