@@ -114,7 +114,7 @@ impl Ingress {
         loop {
             match watch.next().await {
                 Next::Entry(entry) => {
-                    let settled = waiting.push(&entry);
+                    let settled = waiting.push(&entry).into_iter().next();
                     if settled.is_some() {
                         return settled;
                     }
@@ -156,7 +156,7 @@ impl Ingress {
                 process.map(|process| process.id),
             ),
             task: task.filter(|_| seen.is_none()),
-            until: Until::Settled(Waiting::new(accepted.input)),
+            until: Until::Over(Waiting::new(accepted.input)),
         };
         Ok(stream(opening, watch(&self.fanout, &self.nats, key, before).await, &self.runtime))
     }

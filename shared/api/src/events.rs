@@ -50,9 +50,18 @@ pub struct Events {
     announced: Option<ProcessId>,
     texts: Texts,
     /// Messages that are accepted and not consumed.
-    waiting: VecDeque<(RecordSeq, MessageInput)>,
+    waiting: VecDeque<Underway>,
     said: Option<(ProcessId, String)>,
     turn_runs: bool,
+}
+
+/// A message on its way to the agent.
+#[derive(Debug)]
+struct Underway {
+    seq: RecordSeq,
+    beginning: MessageInput,
+    /// How far the client was told that it is.
+    told: Receipt,
 }
 
 // === impl Events ===
@@ -156,7 +165,7 @@ impl Events {
                 if self.waiting.len() >= UNDELIVERED_MAX {
                     self.waiting.pop_front();
                 }
-                self.waiting.push_back((seq, beginning));
+                self.waiting.push_back(Underway { seq, beginning, told: Receipt::Accepted });
             }
             InputKind::Stop { scope } => {
                 data["kind"] = json!("stop");
@@ -172,9 +181,9 @@ impl Events {
         let late = said.epoch < self.texts.living();
         match &said.what {
             Output::InHarness { .. } => {
-                told.extend(
-                    progress(self.key.conversation, entry).iter().map(|progress| self.receipt(progress)),
-                );
+                for progress in progress(self.key.conversation, entry) {
+                    self.tell_receipt(&progress, told);
+                }
             }
             Output::TurnStarted { turn } => {
                 self.turn_runs = !late;
@@ -183,7 +192,9 @@ impl Events {
             Output::MessageStarted { message_id } => self.texts.started(*message_id, said.epoch),
             Output::MessageDropped { message_id } => told.push(self.texts.dropped(*message_id)),
             Output::Text { message_id, text } => {
-                self.said = Some((said.process, text.clone()));
+                if !late {
+                    self.said = Some((said.process, text.clone()));
+                }
                 let quiet = self.quiet.is_some();
                 told.extend(self.texts.whole(*message_id, text, quiet));
             }
@@ -233,12 +244,12 @@ impl Events {
             }
         }
         for progress in progress(self.key.conversation, entry) {
-            told.push(self.receipt(&progress));
+            self.tell_receipt(&progress, told);
             if progress.receipt == Receipt::Consumed {
                 told.extend(self.steer_applied(&progress, process.id));
             }
             if progress.receipt >= Receipt::Consumed {
-                self.waiting.retain(|(seq, _)| *seq != progress.input);
+                self.waiting.retain(|underway| underway.seq != progress.input);
             }
         }
         let data = json!({ "conversation_id": self.key.conversation, "process": process });
@@ -259,6 +270,22 @@ impl Events {
         }
     }
 
+    /// Receipts are told in their order and once, although the executor and the registry write at their own pace: what
+    /// goes into the harness has been routed, whoever of them is quicker.
+    fn tell_receipt(&mut self, progress: &Progress, told: &mut Vec<Event>) {
+        if let Some(underway) = self.waiting.iter_mut().find(|underway| underway.seq == progress.input) {
+            let before = underway.told;
+            if progress.receipt <= before {
+                return;
+            }
+            underway.told = progress.receipt;
+            if (before, progress.receipt) == (Receipt::Accepted, Receipt::InHarness) {
+                told.push(self.receipt(&Progress { receipt: Receipt::Routed, ..progress.clone() }));
+            }
+        }
+        told.push(self.receipt(progress));
+    }
+
     fn receipt(&self, progress: &Progress) -> Event {
         let mut data = json!({
             "conversation_id": self.key.conversation,
@@ -275,7 +302,7 @@ impl Events {
 
     /// A message went into a process that it had not started: the agent has read it now.
     fn steer_applied(&self, progress: &Progress, process: ProcessId) -> Option<Event> {
-        let (_, input) = self.waiting.iter().find(|(seq, _)| *seq == progress.input)?;
+        let underway = self.waiting.iter().find(|underway| underway.seq == progress.input)?;
         let started_it = process == ProcessId::started_by(self.key.conversation, progress.input);
         (!started_it).then(|| {
             event(
@@ -285,7 +312,7 @@ impl Events {
                     "message_id": MessageId::of_input(self.key.conversation, progress.input),
                     "at": "child",
                     "execution_id": process,
-                    "message": input.text,
+                    "message": underway.beginning.text,
                 }),
             )
         })
@@ -293,7 +320,7 @@ impl Events {
 
     fn starting_input(&self, process: ProcessId) -> Option<MessageInput> {
         let starts = |seq| ProcessId::started_by(self.key.conversation, seq) == process;
-        self.waiting.iter().find(|(seq, _)| starts(*seq)).map(|(_, input)| input.clone())
+        self.waiting.iter().find(|underway| starts(underway.seq)).map(|underway| underway.beginning.clone())
     }
 }
 

@@ -106,11 +106,13 @@ pub fn progress(conversation: ConversationId, entry: &Entry) -> Vec<Progress> {
 type Told = Vec<(RecordSeq, Receipt, Option<String>)>;
 
 fn told(conversation: ConversationId, fact: &Fact, routed: impl Fn(RecordSeq) -> bool) -> Told {
-    let each = |inputs: &[RecordSeq], receipt| inputs.iter().map(|input| (*input, receipt, None)).collect();
     match fact {
         Fact::Routed { input } => vec![(*input, Receipt::Routed, None)],
-        Fact::Consumed { inputs } => each(inputs, Receipt::Consumed),
-        Fact::Returned { inputs } => each(inputs, Receipt::Returned),
+        Fact::Consumed { inputs } => inputs.iter().map(|input| (*input, Receipt::Consumed, None)).collect(),
+        Fact::Returned { inputs } => {
+            let why = || Some("the process ended before the agent had read it".to_owned());
+            inputs.iter().map(|input| (*input, Receipt::Returned, why())).collect()
+        }
         // A message that interrupts is routed as well, a stop is not.
         Fact::Interrupting { input } if !routed(*input) => vec![(*input, Receipt::Consumed, None)],
         Fact::NothingRan { input } => {
@@ -232,7 +234,8 @@ mod tests {
         assert!(
             double.reason.unwrap().contains(&MessageId::of_input(conversation(), RecordSeq(3)).to_string())
         );
-        assert_eq!(end(Fact::Returned { inputs: vec![seq] }).receipt, Receipt::Returned);
+        let returned = end(Fact::Returned { inputs: vec![seq] });
+        assert!(returned.receipt == Receipt::Returned && returned.reason.is_some());
         assert_eq!(end(Fact::Dead { input: seq, error: "x".into() }).reason.as_deref(), Some("x"));
         // What declines a report says nothing of an input.
         let report = end(Fact::Refused { input: None, why: Refusal::NoLongerHot });

@@ -1,5 +1,5 @@
-//! When whoever waits for an answer to a message has it: once the agent has taken the message and then ended a turn, or
-//! once nothing more will come of it by itself.
+//! What comes of a message, for whoever waits for it: the agent takes it and ends a turn, its process parks or ends, or
+//! nothing comes of it.
 
 use domain::Refusal;
 use domain::ids::RecordSeq;
@@ -40,33 +40,43 @@ impl Waiting {
         Self { input, stage: Stage::Accepted }
     }
 
-    /// Takes the next entry of the record, from the input's own on.
-    pub fn push(&mut self, entry: &Entry) -> Option<Settled> {
-        let Said::State(state) = &entry.said else { return None };
+    /// Takes the next entry of the record, from the input's own on. Each of what it tells is an answer for one who
+    /// waits; who goes on listening may get more.
+    pub fn push(&mut self, entry: &Entry) -> Vec<Settled> {
+        let Said::State(state) = &entry.said else { return Vec::new() };
+        let mut settled = Vec::new();
         // A process that parks may wake again within the same entry.
         let mut parked = None;
         for dated in &state.facts {
             match &dated.fact {
                 Fact::Routed { input } if *input == self.input => self.stage = Stage::Routed,
                 Fact::Refused { input: Some(input), why } if *input == self.input => {
-                    return Some(Settled::Refused(why.clone()));
+                    settled.push(Settled::Refused(why.clone()));
                 }
                 Fact::Dead { input, error } if *input == self.input => {
-                    return Some(Settled::Dead(error.clone()));
+                    settled.push(Settled::Dead(error.clone()));
                 }
                 Fact::Duplicate { input, of } if *input == self.input => {
-                    return Some(Settled::Duplicate(*of));
+                    settled.push(Settled::Duplicate(*of));
                 }
                 _ if self.stage == Stage::Accepted => {}
                 Fact::Consumed { inputs } if inputs.contains(&self.input) => self.stage = Stage::Consumed,
-                Fact::TurnEnded { .. } if self.stage == Stage::Consumed => return Some(Settled::TurnEnded),
-                Fact::Ended { .. } => return Some(Settled::Ended),
+                Fact::TurnEnded { .. } if self.stage == Stage::Consumed => settled.push(Settled::TurnEnded),
+                Fact::Ended { .. } => settled.push(Settled::Ended),
                 Fact::Parked { .. } => parked = Some(Settled::Parked),
                 Fact::Waking { .. } => parked = None,
                 _ => {}
             }
         }
-        parked
+        settled.extend(parked);
+        settled
+    }
+}
+
+impl Settled {
+    /// Whether nothing more can come of the message.
+    pub const fn is_over(&self) -> bool {
+        !matches!(self, Self::TurnEnded | Self::Parked)
     }
 }
 
@@ -82,12 +92,12 @@ mod tests {
 
     fn after(told: &[&[Fact]]) -> Option<Settled> {
         let mut waiting = Waiting::new(INPUT);
-        let mut last = None;
+        let mut settled = Vec::new();
         for (n, told) in (20..).zip(told) {
-            assert_eq!(last, None, "it went on after it was settled");
-            last = waiting.push(&facts(n, &started(3), told));
+            settled.extend(waiting.push(&facts(n, &started(3), told)));
         }
-        last
+        assert!(settled.len() <= 1, "{settled:?}");
+        settled.pop()
     }
 
     fn turn_ended() -> Fact {
@@ -145,6 +155,14 @@ mod tests {
         assert_eq!(after(&[&[double]]), Some(Settled::Duplicate(RecordSeq(4))));
         let others = Fact::Refused { input: Some(RecordSeq(8)), why: Refusal::NothingToSteer };
         assert_eq!(after(&[&[others]]), None);
-        assert_eq!(Waiting::new(INPUT).push(&said(9, "x", domain::process::Mode::Auto)), None);
+        assert!(Waiting::new(INPUT).push(&said(9, "x", domain::process::Mode::Auto)).is_empty());
+    }
+
+    #[test]
+    fn who_goes_on_listening_hears_the_end_too() {
+        let mut waiting = Waiting::new(INPUT);
+        let all = waiting.push(&facts(20, &started(3), &[routed(), consumed(), turn_ended(), ended()]));
+        assert_eq!(all, [Settled::TurnEnded, Settled::Ended]);
+        assert_eq!(all.iter().map(Settled::is_over).collect::<Vec<_>>(), [false, true]);
     }
 }

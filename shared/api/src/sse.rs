@@ -19,7 +19,7 @@ use service::clock::Clock;
 use crate::entry::Entry;
 use crate::events::{Event, Events, task_created};
 use crate::record::ConversationRecord;
-use crate::settled::Waiting;
+use crate::settled::{Settled, Waiting};
 
 /// A comment is sent after this long without an event, so that nothing on the way takes the connection for dead.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
@@ -33,8 +33,8 @@ const BEAT_EVERY_IN_GAP: Duration = Duration::from_secs(2);
 /// When a client should come back after its connection broke.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a stream waits for the end of a turn once its message is answered for: as long as the harness may take, and
-/// a moment for the way.
+/// How long a stream waits for the end of the turn in which its process ended: as long as the harness may take, and a
+/// moment for the way.
 const TURN_END_WITHIN: Duration = TURN_END_GRACE.saturating_add(Duration::from_secs(5));
 
 /// Where a stream gets what it tells.
@@ -70,8 +70,8 @@ pub struct Opening {
 pub enum Until {
     /// When its client goes.
     Left,
-    /// When this message is answered.
-    Settled(Waiting),
+    /// When the process that has this message has ended, with its last turn, or nothing comes of the message.
+    Over(Waiting),
 }
 
 struct Connection<S> {
@@ -84,7 +84,7 @@ struct Connection<S> {
     beat: Timer,
     /// The first beat asks for the texts that are being written.
     greeted: bool,
-    /// Runs once the message is answered.
+    /// Runs once nothing more can come of the message.
     end: Option<Timer>,
     closed: bool,
 }
@@ -141,13 +141,13 @@ impl<S: Source> Connection<S> {
         match next {
             Next::Entry(entry) => {
                 self.queue.extend(self.events.entry(&entry));
-                if let Until::Settled(waiting) = &mut self.until
+                if let Until::Over(waiting) = &mut self.until
+                    && waiting.push(&entry).iter().any(Settled::is_over)
                     && self.end.is_none()
-                    && waiting.push(&entry).is_some()
                 {
                     self.end = Some(timer(&self.clock, TURN_END_WITHIN));
                 }
-                // Who waits for an answer settles on the end of the turn.
+                // A process ends within a turn, whose end is what many clients wait for.
                 self.closed = self.end.is_some() && !self.events.turn_runs();
             }
             Next::Delta(delta) => {
@@ -190,3 +190,6 @@ fn sse_event(event: &Event) -> sse::Event {
         None => told,
     }
 }
+
+#[cfg(test)]
+mod tests;

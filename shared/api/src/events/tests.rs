@@ -1,3 +1,5 @@
+//! What the events of a connection are held to: their order, and each character once.
+
 use std::collections::{HashMap, HashSet};
 
 use contract::messages::record::PlanStatus;
@@ -128,6 +130,26 @@ fn a_message_into_a_live_process_is_applied_when_it_is_consumed() {
     events.entry(&stop(10, domain::process::StopScope::Turn));
     let told = events.entry(&facts(11, &working, &[Fact::Interrupting { input: RecordSeq(10) }]));
     assert_eq!(names(&told), ["message_receipt", "process_state_changed"]);
+}
+
+#[test]
+fn receipts_are_told_in_their_order_and_once_whoever_writes_first() {
+    let mut events = everything();
+    let working = hot(3, Stage::Working);
+    let in_harness = || Output::InHarness { frame: uuid::Uuid::nil(), inputs: vec![RecordSeq(7)] };
+    let entries = [
+        said(7, "and this", Mode::Auto),
+        output(8, 1, in_harness()),
+        facts(9, &working, &[Fact::Routed { input: RecordSeq(7) }]),
+        // The segment was lost, and the next one delivers again.
+        output(10, 2, in_harness()),
+        facts(11, &working, &[Fact::Consumed { inputs: vec![RecordSeq(7)] }]),
+    ];
+    let told: Vec<Event> = entries.iter().flat_map(|entry| events.entry(entry)).collect();
+    let receipts: Vec<_> = told.iter().filter(|event| event.name == "message_receipt").collect();
+    let steps: Vec<_> = receipts.iter().map(|event| event.data["receipt"].as_str().unwrap()).collect();
+    assert_eq!(steps, ["accepted", "routed", "in_harness", "consumed"]);
+    assert_eq!(receipts.iter().map(|event| event.id).collect::<Vec<_>>(), [Some(7), None, Some(8), None]);
 }
 
 #[test]

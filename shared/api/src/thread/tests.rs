@@ -1,3 +1,5 @@
+//! What the fold of a record is held to.
+
 use contract::buckets::{Access, Agent, PermissionMode};
 use domain::Refusal;
 use domain::ids::{ExecutorId, TurnNo};
