@@ -87,7 +87,9 @@ async fn a_start_that_cannot_be_says_what_to_do() {
         .env("RESIDENT__EXECUTOR__SLOT", "4");
     let wrong = refused(wrong).await;
     assert_eq!(wrong.status.code(), Some(64));
-    for part in ["executor.slots", "RESIDENT__EXECUTOR__SLOTS", "many", "server.grace", "RESIDENT__EXECUTOR__SLOT"] {
+    for part in
+        ["executor.slots", "RESIDENT__EXECUTOR__SLOTS", "many", "server.grace", "RESIDENT__EXECUTOR__SLOT"]
+    {
         assert!(said(&wrong).contains(part), "{part} in {}", said(&wrong));
     }
 

@@ -9,7 +9,8 @@ const CANARY: &str = "canary-4b1d";
 
 /// Runs a command inside and returns what it printed.
 async fn inside(api: &tests::api::Api, agent: &str, conversation: &str, command: &str) -> String {
-    let said = api.say(agent, conversation, &format!("run {command}; echo end-of-{}", command.len()), "auto").await;
+    let said =
+        api.say(agent, conversation, &format!("run {command}; echo end-of-{}", command.len()), "auto").await;
     api.until_receipt(agent, conversation, &said, "consumed").await;
     let mark = format!("end-of-{}", command.len());
     let record = api
@@ -42,14 +43,23 @@ async fn what_is_inside_sees_its_own_conversation_and_nothing_else() {
     // The word is taken apart, so that the search does not find itself.
     let search = "grep -rsl 'canary-4b1''d' /agent /home /root /tmp /run /etc /opt /var /proc/*/environ /proc/*/cmdline";
     let found = inside(&api, &agent, &conversation, search).await;
-    assert!(!found.contains("secret.txt") && !found.contains("environ") && !found.contains("/run"), "{found}");
+    assert!(
+        !found.contains("secret.txt") && !found.contains("environ") && !found.contains("/run"),
+        "{found}"
+    );
     // Its own transcript holds the command, no more.
     let environment = inside(&api, &agent, &conversation, "env").await;
     for ours in ["RESIDENT__", "ANTHROPIC_API_KEY", CANARY, "CARGO"] {
         assert!(!environment.contains(ours), "{ours} in {environment}");
     }
     let broker = installation.broker.url().replace("nats://", "").replace(':', "/");
-    let network = inside(&api, &agent, &conversation, &format!("(exec 3<>/dev/tcp/{broker}) 2>&1 | head -1; ls /sys/class/net")).await;
+    let network = inside(
+        &api,
+        &agent,
+        &conversation,
+        &format!("(exec 3<>/dev/tcp/{broker}) 2>&1 | head -1; ls /sys/class/net"),
+    )
+    .await;
     assert!(network.contains("refused") || network.contains("unreachable"), "{network}");
     assert!(!network.contains("eth"), "{network}");
 

@@ -8,7 +8,9 @@ use tests::{Installation, model};
 /// The times of a receipt, in the order they must have.
 fn times(receipt: &Value) -> Vec<String> {
     ["accepted", "routed", "in_harness", "consumed"]
-        .map(|step| receipt["at"][step].as_str().unwrap_or_else(|| panic!("{step} in {receipt:#}")).to_owned())
+        .map(|step| {
+            receipt["at"][step].as_str().unwrap_or_else(|| panic!("{step} in {receipt:#}")).to_owned()
+        })
         .into()
 }
 
@@ -34,7 +36,8 @@ async fn steers_during_a_tool_come_in_order_and_once() {
         assert!(times(&receipt).is_sorted(), "{receipt:#}");
         assert!(receipt["process_id"].is_string());
     }
-    let record = api.until("idle", &agent, &conversation, |record| record["process"]["substate"] == "Idle").await;
+    let record =
+        api.until("idle", &agent, &conversation, |record| record["process"]["substate"] == "Idle").await;
     assert_eq!(record["processes"].as_array().map(Vec::len), Some(1));
     let heard = heard(&installation);
     assert_eq!(heard, ["say steer 0", "say steer 1", "say steer 2", "say steer 3", "say steer 4"]);
@@ -85,7 +88,9 @@ async fn a_queued_message_waits_for_the_turn_and_a_finish_is_held_for_it() {
     assert_eq!(done["result"], "with everything read");
     api.until_receipt(&agent, &conversation, &queued, "consumed").await;
     let held = installation.model.requests().iter().any(|request| {
-        request.last_tool_result().is_some_and(|text| text.starts_with("held:") && text.contains("a message arrived"))
+        request
+            .last_tool_result()
+            .is_some_and(|text| text.starts_with("held:") && text.contains("a message arrived"))
     });
     assert!(held, "the first finish was held for the message");
 }
@@ -100,7 +105,10 @@ fn held_finish() -> Script {
                 Reply::tool("mcp/finish_process", json!({ "summary": "with everything read" }))
             }
             _ if told => Reply::text("done"),
-            "" => Reply::tool("shell", json!({ "command": "until [ -e go ]; do sleep 0.05; done", "description": "wait" })),
+            "" => Reply::tool(
+                "shell",
+                json!({ "command": "until [ -e go ]; do sleep 0.05; done", "description": "wait" }),
+            ),
             _ if result.starts_with("held") => Reply::text("I wait"),
             _ => Reply::tool("mcp/finish_process", json!({ "summary": "too early" })),
         })
@@ -112,7 +120,13 @@ fn heard(installation: &Installation) -> Vec<String> {
     let requests = installation.model.requests();
     let longest = requests.iter().max_by_key(|request| request.user_texts().len()).expect("a request");
     let texts = longest.user_texts();
-    texts.iter().skip(1).flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+    texts
+        .iter()
+        .skip(1)
+        .flat_map(|text| text.lines())
+        .filter(|line| !line.trim().is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn steps_of(seen: &[tests::api::Event], id: &str) -> Vec<String> {

@@ -22,7 +22,10 @@ async fn stopping_a_turn_keeps_the_process_and_runs_what_was_queued_next() {
     let agent = api.agent().await;
     let conversation = api.open(&agent, "run touch began; sleep 300; touch never").await;
     let began = tree(&installation, &agent, &conversation).join("began");
-    eventually("the command", Duration::from_secs(60), async || began.exists().then_some(()).ok_or("not yet")).await;
+    eventually("the command", Duration::from_secs(60), async || {
+        began.exists().then_some(()).ok_or("not yet")
+    })
+    .await;
     // Three wait: the first in the harness, the others behind it.
     let mut ids = Vec::new();
     for n in 0..3 {
@@ -33,14 +36,16 @@ async fn stopping_a_turn_keeps_the_process_and_runs_what_was_queued_next() {
     for id in &ids {
         api.until_receipt(&agent, &conversation, id, "consumed").await;
     }
-    let record = api.until("the next turn", &agent, &conversation, |record| record["result"] == "after 2").await;
+    let record =
+        api.until("the next turn", &agent, &conversation, |record| record["result"] == "after 2").await;
     assert_eq!(record["status"], "executing");
     assert_eq!(record["processes"].as_array().map(Vec::len), Some(1));
     let requests = installation.model.requests();
     let last = requests.last().expect("a request");
     for n in 0..3 {
         let text = format!("say after {n}");
-        let times = last.user_texts().iter().flat_map(|said| said.lines()).filter(|line| *line == text).count();
+        let times =
+            last.user_texts().iter().flat_map(|said| said.lines()).filter(|line| *line == text).count();
         assert_eq!(times, 1, "{text} is in the conversation once");
     }
     assert!(!tree(&installation, &agent, &conversation).join("never").exists());
@@ -53,9 +58,13 @@ async fn an_interrupting_message_ends_the_turn_and_is_read_next() {
     let agent = api.agent().await;
     let conversation = api.open(&agent, "run touch began; sleep 300").await;
     let began = tree(&installation, &agent, &conversation).join("began");
-    eventually("the command", Duration::from_secs(60), async || began.exists().then_some(()).ok_or("not yet")).await;
+    eventually("the command", Duration::from_secs(60), async || {
+        began.exists().then_some(()).ok_or("not yet")
+    })
+    .await;
     api.say(&agent, &conversation, "say instead", "interrupt").await;
-    let record = api.until("the other thing", &agent, &conversation, |record| record["result"] == "instead").await;
+    let record =
+        api.until("the other thing", &agent, &conversation, |record| record["result"] == "instead").await;
     assert_eq!(record["status"], "executing");
 }
 
@@ -66,7 +75,10 @@ async fn stopping_a_process_frees_its_slot_and_returns_what_was_not_read() {
     let agent = api.agent().await;
     let conversation = api.open(&agent, "run touch began; sleep 300").await;
     let began = tree(&installation, &agent, &conversation).join("began");
-    eventually("the command", Duration::from_secs(60), async || began.exists().then_some(()).ok_or("not yet")).await;
+    eventually("the command", Duration::from_secs(60), async || {
+        began.exists().then_some(()).ok_or("not yet")
+    })
+    .await;
     let unread = api.say(&agent, &conversation, "say too late", "queue").await;
     assert_eq!(stop(&api, &agent, &conversation, "process").await, 202);
     let record = api.until_status(&agent, &conversation, "stopped").await;
@@ -85,7 +97,10 @@ async fn stopping_a_process_frees_its_slot_and_returns_what_was_not_read() {
     // Archiving is a stop too, and a message afterwards starts the next process.
     api.say(&agent, &conversation, "run touch again; sleep 300", "auto").await;
     let again = tree(&installation, &agent, &conversation).join("again");
-    eventually("the command", Duration::from_secs(60), async || again.exists().then_some(()).ok_or("not yet")).await;
+    eventually("the command", Duration::from_secs(60), async || {
+        again.exists().then_some(()).ok_or("not yet")
+    })
+    .await;
     api.post(&format!("/v1/agents/{agent}/conversations/{conversation}/archive"), json!({})).await;
     let archived = api.until_status(&agent, &conversation, "stopped").await;
     assert_eq!(archived["process"]["exit"]["reason"], "archived");
@@ -149,7 +164,9 @@ fn slow_goodbye() -> scripted_model::Script {
         let said = request.last_user().unwrap_or_default();
         let result = request.last_tool_result().unwrap_or_default();
         Some(match said {
-            "begin" if result.is_empty() => Reply::tool("mcp/finish_process", json!({ "summary": "goodbye is near" })),
+            "begin" if result.is_empty() => {
+                Reply::tool("mcp/finish_process", json!({ "summary": "goodbye is near" }))
+            }
             "begin" => Reply::text("goodbye").held("goodbye"),
             _ => Reply::text("heard"),
         })

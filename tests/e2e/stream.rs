@@ -54,8 +54,17 @@ async fn a_task_is_told_in_order_and_token_by_token() {
         events.until("the end", |event| event.name == "task_finished").await;
     }
     let names = events.names();
-    let at = |name: &str| names.iter().position(|seen| *seen == name).unwrap_or_else(|| panic!("{name} in {names:?}"));
-    let order = ["connected", "task_created", "turn_started", "tool_call_request", "tool_call_result", "turn_finished"];
+    let at = |name: &str| {
+        names.iter().position(|seen| *seen == name).unwrap_or_else(|| panic!("{name} in {names:?}"))
+    };
+    let order = [
+        "connected",
+        "task_created",
+        "turn_started",
+        "tool_call_request",
+        "tool_call_result",
+        "turn_finished",
+    ];
     assert!(order.map(at).is_sorted(), "{names:?}");
     assert!(names.contains(&"plan_updated") && names.contains(&"process_update"), "{names:?}");
     assert!(names.contains(&"process_state_changed"));
@@ -68,7 +77,10 @@ async fn a_task_is_told_in_order_and_token_by_token() {
     let note = events.seen.iter().find(|event| event.name == "process_update").expect("a note");
     assert_eq!(note.data["text"], "half way");
     let finished = events.seen.iter().find(|event| event.name == "task_finished").expect("the end");
-    assert_eq!((&finished.data["status"], &finished.data["result"]), (&"completed".into(), &"all of it".into()));
+    assert_eq!(
+        (&finished.data["status"], &finished.data["result"]),
+        (&"completed".into(), &"all of it".into())
+    );
 
     // Words came one by one, and joined they are the text.
     let mut joined = Joined::default();

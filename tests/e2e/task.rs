@@ -16,10 +16,12 @@ async fn a_task_works_answers_in_words_and_is_done_when_the_agent_says_so() {
     let api = installation.api(Role::Member).await;
     let agent = api.agent().await;
     let conversation = api.open(&agent, "run echo built > made.txt && cat made.txt").await;
-    let working = api.until("work", &agent, &conversation, |record| record["process"]["substate"] == "Working").await;
+    let working =
+        api.until("work", &agent, &conversation, |record| record["process"]["substate"] == "Working").await;
     assert_eq!(working["status"], "executing");
     // A plain text is a message to the person, and no exit.
-    let idle = api.until("words", &agent, &conversation, |record| record["process"]["substate"] == "Idle").await;
+    let idle =
+        api.until("words", &agent, &conversation, |record| record["process"]["substate"] == "Idle").await;
     assert_eq!(idle["status"], "executing");
     assert_eq!(idle["result"], "it printed: built");
 
@@ -31,7 +33,9 @@ async fn a_task_works_answers_in_words_and_is_done_when_the_agent_says_so() {
     // The second call in the same turn was told that there had been a first.
     let told = api
         .until("the last words", &agent, &conversation, |record| {
-            texts(record).iter().any(|text| text.contains("finishing was answered") && text.contains("already"))
+            texts(record)
+                .iter()
+                .any(|text| text.contains("finishing was answered") && text.contains("already"))
         })
         .await;
     assert_eq!(told["status"], "completed");
@@ -59,9 +63,8 @@ async fn the_next_message_starts_the_next_process_on_the_same_session_tree_and_f
     api.until_status(&agent, &conversation, "completed").await;
 
     api.say(&agent, &conversation, "run cat made.txt", "auto").await;
-    let second = api.until("the second process", &agent, &conversation, |record| {
-        record["result"] == "it printed: first"
-    });
+    let second = api
+        .until("the second process", &agent, &conversation, |record| record["result"] == "it printed: first");
     let second = second.await;
     assert_eq!(second["processes"].as_array().map(Vec::len), Some(2), "{second:#}");
     assert_eq!(second["processes"][0]["summary"], "the first");
@@ -151,20 +154,20 @@ async fn invoke_waits_for_the_turn_and_answers_with_the_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_process_parks_and_a_message_wakes_it_into_the_same_session() {
-    let options = Options {
-        script: model::obedient(),
-        park_after: Duration::from_secs(1),
-        ..Options::default()
-    };
+    let options =
+        Options { script: model::obedient(), park_after: Duration::from_secs(1), ..Options::default() };
     let installation = Installation::with(options).await;
     let api = installation.api(Role::Member).await;
     let agent = api.agent().await;
     let conversation = api.open(&agent, "run echo kept > kept.txt").await;
-    let parked = api.until("a park", &agent, &conversation, |record| record["process"]["state"] == "parked").await;
+    let parked =
+        api.until("a park", &agent, &conversation, |record| record["process"]["state"] == "parked").await;
     assert_eq!(parked["status"], "executing");
     assert_eq!(parked["process"]["substate"], "Waiting");
     let said = api.say(&agent, &conversation, "run cat kept.txt", "auto").await;
-    let woken = api.until("the same files", &agent, &conversation, |record| record["result"] == "it printed: kept").await;
+    let woken = api
+        .until("the same files", &agent, &conversation, |record| record["result"] == "it printed: kept")
+        .await;
     assert_eq!(woken["process"]["id"], parked["process"]["id"], "one process");
     assert!(woken["process"]["epoch"].as_u64() > parked["process"]["epoch"].as_u64());
     api.until_receipt(&agent, &conversation, &said, "consumed").await;

@@ -20,7 +20,9 @@ async fn without_user_namespaces_processes_need_attention_and_nothing_runs() {
 
     let conversation = api.open(&agent, "Write a small program").await;
     let waiting = api
-        .until("attention", &agent, &conversation, |record| record["process"]["substate"] == "Needs attention")
+        .until("attention", &agent, &conversation, |record| {
+            record["process"]["substate"] == "Needs attention"
+        })
         .await;
     let next = waiting["process"]["next"].as_str().expect("what to do");
     assert!(next.contains("sandbox unavailable"), "{next}");
@@ -28,7 +30,10 @@ async fn without_user_namespaces_processes_need_attention_and_nothing_runs() {
     assert_eq!(waiting["status"], "executing");
     let readyz = api.send(reqwest::Method::GET, "/readyz", None).await;
     assert_eq!(readyz.status, 503);
-    assert!(readyz.body["detail"].as_str().is_some_and(|text| text.contains("max_user_namespaces")), "{readyz:?}");
+    assert!(
+        readyz.body["detail"].as_str().is_some_and(|text| text.contains("max_user_namespaces")),
+        "{readyz:?}"
+    );
 
     // Mended, a message wakes it, and the first message is read too.
     let open = format!("echo 15000 > {SWITCH}");

@@ -48,7 +48,8 @@ pub fn command(before: &[&str], data_dir: &Path, arguments: &[&str]) -> Command 
 /// Runs a start that is expected to fail.
 pub async fn refused(mut command: Command) -> Output {
     let output = command.output();
-    let output = tokio::time::timeout(READY_WITHIN, output).await.expect("it ends by itself").expect("started");
+    let output =
+        tokio::time::timeout(READY_WITHIN, output).await.expect("it ends by itself").expect("started");
     assert!(!output.status.success(), "it was expected to be refused: {output:?}");
     output
 }

@@ -177,6 +177,7 @@ impl Installation {
         self.programs.insert(role.to_owned(), Program { child, url });
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a program gets the PATH of the test that starts it")]
     fn environment(&self, role: &str) -> Vec<(String, String)> {
         let own = self.dir.path().join(role);
         std::fs::create_dir_all(&own).expect("a directory");
@@ -197,7 +198,7 @@ impl Installation {
             ("RESIDENT__EXECUTOR__SLOTS".into(), self.options.slots.to_string()),
             ("RESIDENT__EXECUTOR__PARK_AFTER".into(), format!("{}ms", self.options.park_after.as_millis())),
             ("RESIDENT__EXECUTOR__CLAUDE_CODE".into(), text(&harness)),
-            ("RESIDENT__PROVIDERS__ANTHROPIC__BASE_URL".into(), self.model.url().into()),
+            ("RESIDENT__PROVIDERS__ANTHROPIC__BASE_URL".into(), self.model.url()),
         ];
         all.extend(self.options.settings.iter().cloned());
         all

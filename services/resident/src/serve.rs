@@ -110,7 +110,7 @@ pub(crate) async fn start(
         let nats = broker::connect(settings, nats_url, role.name()).await?;
         match role {
             Role::Ingress => {
-                router = router.merge(ingress::start(nats, runtime.clone(), settings.section()?))
+                router = router.merge(ingress::start(nats, runtime.clone(), settings.section()?));
             }
             Role::Console => router = router.merge(console::start(nats, runtime.clone())),
             Role::Steerer => drop(back.spawn(ended(steerer::run(nats, back_runtime.clone())))),

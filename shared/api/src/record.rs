@@ -67,7 +67,7 @@ pub struct ProcessCard {
 pub struct Activity {
     /// Its place in the record.
     pub id: u64,
-    pub at: Timestamp,
+    pub created_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process_id: Option<ProcessId>,
     /// Said by a segment that was over when it arrived.
@@ -81,8 +81,8 @@ pub struct Activity {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Happened {
     UserMessage {
-        text: String,
-        files: Vec<String>,
+        role: Speaker,
+        content: Content,
         mode: Mode,
         user: Option<Author>,
         #[serde(flatten)]
@@ -98,8 +98,9 @@ pub enum Happened {
         fate: Fate,
     },
     AgentMessage {
+        role: Speaker,
+        content: Content,
         message_id: MessageId,
-        text: String,
     },
     ToolCall {
         tool_call_id: String,
@@ -136,6 +137,19 @@ pub enum Happened {
     Unknown {
         kind: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    User,
+    Agent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Content {
+    pub text: String,
+    pub files: Vec<String>,
 }
 
 /// Whose input it was, and what has become of it.

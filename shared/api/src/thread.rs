@@ -13,7 +13,7 @@ use crate::ahead::Undecided;
 use crate::entry::{Entry, Said};
 use crate::messages::MessageInput;
 use crate::receipt::{Progress, Receipt, progress};
-use crate::record::{Activity, Fate, Happened, ProcessCard, ToolResult};
+use crate::record::{Activity, Content, Fate, Happened, ProcessCard, Speaker, ToolResult};
 
 /// Lines in one answer. A page shows fewer at once; older ones are had by `?before=`.
 pub const ACTIVITY_MAX: usize = 500;
@@ -109,8 +109,9 @@ impl Thread {
                     RECENT_MAX,
                     (ProcessId::started_by(self.key.conversation, seq), input),
                 );
-                let (text, files, user) = (text.clone(), files.clone(), said.author.clone());
-                Happened::UserMessage { text, files, mode: *mode, user, fate }
+                let content = Content { text: text.clone(), files: files.clone() };
+                let user = said.author.clone();
+                Happened::UserMessage { role: Speaker::User, content, mode: *mode, user, fate }
             }
             InputKind::Stop { scope } => Happened::Stop { scope: *scope, fate },
             InputKind::Archive => Happened::Archive { fate },
@@ -129,7 +130,8 @@ impl Thread {
                 if !late {
                     self.said = Some((said.process, text.clone()));
                 }
-                Happened::AgentMessage { message_id: *message_id, text: text.clone() }
+                let content = Content { text: text.clone(), files: Vec::new() };
+                Happened::AgentMessage { role: Speaker::Agent, content, message_id: *message_id }
             }
             Output::ToolCall { id, name, input } => Happened::ToolCall {
                 tool_call_id: id.clone(),
@@ -190,7 +192,7 @@ impl Thread {
 
     fn line(&mut self, entry: &Entry, at: Timestamp, process: Option<ProcessId>, late: bool, what: Happened) {
         if self.before.is_none_or(|before| entry.sequence < before) {
-            let line = Activity { id: entry.sequence, at, process_id: process, late, what };
+            let line = Activity { id: entry.sequence, created_at: at, process_id: process, late, what };
             self.older |= keep(&mut self.activity, ACTIVITY_MAX, line);
         }
     }

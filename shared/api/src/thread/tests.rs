@@ -195,6 +195,8 @@ fn everything_is_told_in_json_that_reads_well() {
     assert_eq!(json["harness_cli"], "claude-code");
     assert_eq!(json["status"], "executing");
     assert_eq!(json["activity"][0]["type"], "user_message");
+    assert_eq!(json["activity"][0]["role"], "user");
+    assert_eq!(json["activity"][0]["content"], json!({ "text": "go", "files": [] }));
     assert_eq!(json["activity"][0]["receipt"], "accepted");
     assert_eq!(json["activity"][0]["mode"], "queue");
     assert!(json["activity"][0].get("late").is_none());
