@@ -173,16 +173,22 @@ fn slow_goodbye() -> scripted_model::Script {
     })
 }
 
-/// The sandboxes that this installation's executor has running, by the shims inside them.
+/// The sandboxes that this installation's executor has running. Each is a bubblewrap that the executor started, and a
+/// child of the same name until that becomes the shim.
 fn sandboxes(installation: &Installation) -> usize {
     let volume = installation.volume(0);
     let volume = volume.to_string_lossy();
-    let mut count = 0;
-    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let mut words = command.split(|byte| *byte == 0);
-        let is_bwrap = words.next().is_some_and(|word| word.ends_with(b"bwrap"));
-        count += usize::from(is_bwrap && String::from_utf8_lossy(&command).contains(&*volume));
-    }
-    count
+    let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| {
+            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let is_bwrap = command.split(|byte| *byte == 0).next()?.ends_with(b"bwrap");
+            (is_bwrap && String::from_utf8_lossy(&command).contains(&*volume)).then_some(())?;
+            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+            let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+            Some((entry.file_name().to_str()?.parse().ok()?, parent.trim().parse().ok()?))
+        })
+        .collect();
+    all.iter().filter(|(_, parent)| all.iter().all(|(pid, _)| pid != parent)).count()
 }
