@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(of(None), (false, false, Status::Pending, 0));
         assert_eq!(of(Some(&started(3))), (true, true, Status::Executing, 1));
         assert_eq!(of(Some(&hot(3, Stage::Working))), (true, true, Status::Executing, 0));
-        assert_eq!(of(Some(&hot(3, Stage::Idle))), (false, true, Status::Executing, 1));
+        assert_eq!(of(Some(&hot(3, Stage::Idle))), (false, true, Status::Executing, 0));
     }
 }

@@ -8,7 +8,7 @@ use domain::ids::{
 };
 use domain::process::{
     Cause, ConversationKey, Decision, Fact, Harness, Input, Mode, Report, SegmentEvent, Session, Stage,
-    StartWith, State, StopScope, step,
+    StartWith, State, StopScope, TurnOutcome, step,
 };
 use uuid::Uuid;
 
@@ -77,15 +77,16 @@ pub(crate) fn claim(epoch: u64) -> Cause {
 pub(crate) fn hot(seq: u64, stage: Stage) -> State {
     let mut state = apply(Some(&started(seq)), claim(1), at(seq + 1)).0;
     let session = Session { id: "s".into(), version: "1".into() };
-    let events = match stage {
+    let mut events = vec![
+        SegmentEvent::Ready { session },
+        SegmentEvent::TurnStarted,
+        SegmentEvent::Consumed { inputs: vec![RecordSeq(seq)] },
+    ];
+    match stage {
         Stage::Starting => return state,
-        Stage::Idle => vec![SegmentEvent::Ready { session }],
-        Stage::Working => vec![
-            SegmentEvent::Ready { session },
-            SegmentEvent::TurnStarted,
-            SegmentEvent::Consumed { inputs: vec![RecordSeq(seq)] },
-        ],
-    };
+        Stage::Working => {}
+        Stage::Idle => events.push(SegmentEvent::TurnEnded { outcome: TurnOutcome::Completed }),
+    }
     state = apply(Some(&state), report(1, 2, events), at(seq + 2)).0;
     state
 }
