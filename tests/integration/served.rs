@@ -79,7 +79,7 @@ impl Served {
         let clock = Arc::new(RealClock::start());
         let shutdown = Shutdown::new(Duration::from_secs(5), clock.clone());
         let health = Health::new(shutdown.clone());
-        let runtime = Runtime { clock, health, metrics: Metrics::default(), shutdown: shutdown.clone() };
+        let runtime = Runtime { clock, health, metrics: Metrics::install(), shutdown: shutdown.clone() };
         let config = IngressConfig { invoke_timeout: INVOKE_TIMEOUT };
         let writes = ingress::start(broker.connect(INGRESS).await, runtime.clone(), config);
         let reads = console::start(broker.connect(CONSOLE).await, runtime.clone());

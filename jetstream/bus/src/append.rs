@@ -105,6 +105,7 @@ impl Log {
                 Ok(published) => {
                     let head = Head { sequence: published.sequence, state: Some(step.state.clone()) };
                     self.remember(key, head);
+                    metrics::counter!("resident_steps_total").increment(1);
                     tell(&step);
                     return Ok(Appended::Step { sequence: published.sequence, step });
                 }
@@ -163,6 +164,7 @@ fn tell(step: &Step) {
     let State { process, conversation, org, agent, epoch, .. } = &step.state;
     macro_rules! event {
         ($name:literal $(, $field:ident = $value:expr)*) => {
+            metrics::counter!("resident_process_events_total", "event" => $name).increment(1);
             tracing::info!(%process, %conversation, %org, %agent, epoch = epoch.0 $(, $field = ?$value)*, $name)
         };
     }

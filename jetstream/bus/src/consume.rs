@@ -63,6 +63,18 @@ pub enum Handled {
     Dead(String),
 }
 
+impl Handled {
+    /// As a label.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Later(_) => "later",
+            Self::Failed(_) => "failed",
+            Self::Dead(_) => "dead",
+        }
+    }
+}
+
 /// A durable consumer that the provisioner made.
 #[derive(Debug, Clone)]
 pub struct Consumer {
@@ -159,6 +171,8 @@ impl Consumer {
             Ok(handled) => handled,
             Err(error) => Handled::Failed(format!("the handler failed: {error}")),
         };
+        metrics::counter!("resident_deliveries_total", "stream" => self.stream, "outcome" => handled.name())
+            .increment(1);
         let ack = match handled {
             Handled::Done => AckKind::Ack,
             Handled::Later(delay) => AckKind::Nak(Some(delay)),

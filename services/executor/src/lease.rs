@@ -86,6 +86,7 @@ impl Lease {
     ) {
         let mut unable = self.unable.clone();
         loop {
+            self.count();
             let renewal = Renewal(self.renewal.load(Ordering::Acquire) + 1);
             match kv::lease::<Executors>(&nats, &self.id, &self.row(renewal), ROW_KEPT_SECONDS).await {
                 Ok(_) => {
@@ -104,6 +105,11 @@ impl Lease {
                 () = clock.sleep(LEASE_RENEW_EVERY) => {}
             }
         }
+    }
+
+    fn count(&self) {
+        metrics::gauge!("resident_segments_hot").set(u32::try_from(self.segments().len()).unwrap_or(u32::MAX));
+        metrics::gauge!("resident_slots").set(self.slots);
     }
 
     fn row(&self, renewal: Renewal) -> Row {

@@ -70,7 +70,7 @@ impl Role {
 pub(crate) fn runtime(settings: &Settings) -> Result<Runtime, Failure> {
     let clock = Arc::new(RealClock::start());
     let shutdown = Shutdown::new(settings.section::<ServerConfig>()?.grace, clock.clone());
-    Ok(Runtime { clock, health: Health::new(shutdown.clone()), metrics: Metrics::default(), shutdown })
+    Ok(Runtime { clock, health: Health::new(shutdown.clone()), metrics: Metrics::install(), shutdown })
 }
 
 /// Binds the address that HTTP is served on.

@@ -38,12 +38,29 @@ async fn observe(request: Request, next: Next) -> Response {
     {
         continue_from(&span, traceparent);
     }
+    let method = name_of(request.method());
     let mut response = next.run(request).instrument(span.clone()).await;
-    span.record(names::HTTP_STATUS, response.status().as_u16());
+    let status = response.status();
+    span.record(names::HTTP_STATUS, status.as_u16());
+    let status = status.as_str().to_owned();
+    metrics::counter!("resident_http_requests_total", "method" => method, "route" => route, "status" => status)
+        .increment(1);
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(value);
     }
     response
+}
+
+/// The method as a label: those that nobody serves share one.
+fn name_of(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 async fn no_route(uri: Uri) -> Problem {

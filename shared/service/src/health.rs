@@ -174,8 +174,8 @@ mod tests {
         let shutdown = Shutdown::new(Duration::from_secs(1), Arc::new(RealClock::start()));
         let health = Health::new(shutdown.clone());
         let (bus, sandbox) = (health.check("bus"), health.check("sandbox"));
-        let metrics = Metrics::default();
-        metrics.counter("resident_steps_total", "Steps", &[]).add(1);
+        let metrics = Metrics::install();
+        metrics::counter!("things_total", "kind" => "done").increment(1);
         let router = health.router(metrics);
 
         sandbox.failed("user namespaces are refused; run the command in docs/operations.md");
@@ -197,7 +197,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), health.ready()).await.unwrap();
         let (status, content_type, body) = get(&router, "/metrics").await;
         assert_eq!((status.as_u16(), content_type.as_str()), (200, "text/plain; version=0.0.4"));
-        assert!(body.contains("resident_steps_total 1\n"), "{body}");
+        assert!(body.contains("things_total{kind=\"done\"} 1\n"), "{body}");
 
         shutdown.begin();
         let (status, _, body) = get(&router, "/readyz").await;

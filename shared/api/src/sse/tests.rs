@@ -50,7 +50,7 @@ impl Rig {
         let runtime = Runtime {
             clock: clock.clone(),
             health: Health::new(shutdown.clone()),
-            metrics: Metrics::default(),
+            metrics: Metrics::install(),
             shutdown: shutdown.clone(),
         };
         let ((source, next), (beats, heard)) = (unbounded_channel(), unbounded_channel());
