@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 /// Steps that were read and are not shown yet, over all conversations. Beyond it the log is read no further.
 const STEPS_WAITING_MAX: usize = 8_192;
 
+/// Steps are gathered this long, so that those of one message share an entry and do not stand in the way of what its
+/// segment writes into the same record. Nobody sees the difference.
+const GATHERED_FOR: Duration = Duration::from_millis(10);
+
 /// Entries written at once.
 const WRITERS_MAX: usize = 64;
 
@@ -104,6 +108,7 @@ impl Record {
 impl Shared {
     async fn write_queue(&self, key: ConversationKey) {
         loop {
+            tokio::time::sleep(GATHERED_FOR).await;
             let waiting = {
                 let mut queues = self.queues();
                 match queues.get_mut(&key).map(std::mem::take) {
