@@ -163,10 +163,10 @@ impl Log {
 fn tell(step: &Step) {
     let State { process, conversation, org, agent, epoch, .. } = &step.state;
     macro_rules! event {
-        ($name:literal $(, $field:ident = $value:expr)*) => {
+        ($name:literal $(, $field:ident = $value:expr)*) => {{
             metrics::counter!("resident_process_events_total", "event" => $name).increment(1);
-            tracing::info!(%process, %conversation, %org, %agent, epoch = epoch.0 $(, $field = ?$value)*, $name)
-        };
+            tracing::info!(%process, %conversation, %org, %agent, epoch = epoch.0 $(, $field = ?$value)*, $name);
+        }};
     }
     for fact in &step.facts {
         match fact {

@@ -108,7 +108,8 @@ impl Lease {
     }
 
     fn count(&self) {
-        metrics::gauge!("resident_segments_hot").set(u32::try_from(self.segments().len()).unwrap_or(u32::MAX));
+        metrics::gauge!("resident_segments_hot")
+            .set(u32::try_from(self.segments().len()).unwrap_or(u32::MAX));
         metrics::gauge!("resident_slots").set(self.slots);
     }
 

@@ -282,7 +282,8 @@ impl Task {
                     drop(self.recorder.send(Output::TurnEnded { turn, outcome, text }).await);
                 }
                 Effect::Crashed { what } => {
-                    metrics::counter!("resident_process_events_total", "event" => "process.crash").increment(1);
+                    metrics::counter!("resident_process_events_total", "event" => "process.crash")
+                        .increment(1);
                     tracing::warn!(what, "process.crash");
                     drop(self.recorder.send(Output::Notice { text: what }).await);
                 }
