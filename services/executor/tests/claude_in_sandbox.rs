@@ -3,6 +3,7 @@
 mod kit;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use executor::harness::claude_code::{ClaudeError, Session, SessionEnd};
@@ -246,6 +247,9 @@ async fn a_killed_session_is_resumed() {
     stay.claude.deliver(uuid(1), "start").await.unwrap();
     stay.tool_started().await;
     kit::until("the command", || half.exists()).await;
+    // Claude Code writes its transcript a little later than it acts.
+    let transcript = find(&dir.dir().home(), &format!("{SESSION}.jsonl"));
+    kit::until("the transcript", || transcript().is_some_and(|text| text.contains("half.txt"))).await;
     stay.claude.kill().await.unwrap();
     drop(dir);
 
@@ -258,6 +262,15 @@ async fn a_killed_session_is_resumed() {
     assert_eq!(request.last_tool_result(), None, "the harness drops the call that was killed");
     stay.park().await;
     world.assert_sound();
+}
+
+/// The text of the file with this name under Claude Code's projects, once it is there.
+fn find(home: &Path, name: &str) -> impl Fn() -> Option<String> + use<> {
+    let (projects, name) = (home.join(".claude/projects"), name.to_owned());
+    move || {
+        let folders = fs::read_dir(&projects).ok()?.flatten();
+        folders.map(|folder| folder.path().join(&name)).find_map(|path| fs::read_to_string(path).ok())
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Setting a segment up: the conversation's folders and their lock, our configuration of it, the endpoint, the harness.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,13 +163,18 @@ fn session_of(dir: &LockedDir, state: &State, assignment: &Assignment) -> claude
     }
 }
 
-/// Claude Code names the folder after the current directory, with everything but letters and digits as a dash.
+/// Claude Code names the folder after the current directory, with everything but letters and digits as a dash. It
+/// writes a little later than it acts: a session that was killed in its first moments has a file without a message, or
+/// none, and cannot be resumed.
 fn has_transcript(home: &Path, conversation: &DirName, session: Uuid) -> bool {
     let slug: String = inside::workdir(conversation)
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
-    home.join(".claude/projects").join(slug).join(format!("{session}.jsonl")).is_file()
+    let path = home.join(".claude/projects").join(slug).join(format!("{session}.jsonl"));
+    let Ok(file) = File::open(path) else { return false };
+    let mut lines = BufReader::new(file).lines().map_while(Result::ok);
+    lines.any(|line| line.contains(r#""type":"user""#))
 }
 
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
@@ -204,5 +211,26 @@ impl Started {
         if let Err(error) = self.endpoint.await {
             tracing::error!(%error, "the segment's endpoint");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_session_with_a_message_can_be_resumed() {
+        let home = tempfile::tempdir().unwrap();
+        let (conversation, session) = ("cnv_1".parse::<DirName>().unwrap(), Uuid::from_u128(5));
+        let known = || has_transcript(home.path(), &conversation, session);
+        assert!(!known(), "no file");
+        let folder = home.path().join(".claude/projects/-agent-data-workdirs-cnv-1");
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(format!("{session}.jsonl"));
+        std::fs::write(&file, "{\"type\":\"queue-operation\"}\n").unwrap();
+        assert!(!known(), "no message");
+        std::fs::write(&file, "{\"type\":\"queue-operation\"}\n{\"parentUuid\":null,\"type\":\"user\"}\n")
+            .unwrap();
+        assert!(known());
     }
 }
