@@ -35,8 +35,8 @@ use lines::{Lines, Style};
 /// request, and one that is away is not worth the time of a roll.
 const FLUSH_LIMIT: Duration = Duration::from_secs(3);
 
-/// Libraries that tell each request at `info`. They speak from `warn` on, unless the setting names them.
-const QUIET: [&str; 1] = ["rmcp"];
+/// Libraries that tell each request or connection at `info`. They speak from `warn` on, unless the setting names them.
+const QUIET: [&str; 2] = ["async_nats", "rmcp"];
 
 #[derive(Debug, Clone)]
 pub struct TelemetryConfig {
