@@ -97,8 +97,12 @@ ids! {
     ProcessId = "prc";
     /// One hot stay of a process on an executor.
     SegmentId = "seg";
-    /// An input, or a text the agent wrote.
+    /// An input, a text the agent wrote, or a card of questions.
     MessageId = "msg";
+    /// One question of a card.
+    QuestionId = "qst";
+    /// What a process booked with `wait_for`.
+    WaitId = "wat";
 }
 
 /// An executor is its ordinal: the account on the broker and the volume are provisioned under it and outlive any
@@ -144,6 +148,8 @@ numbers! {
     Renewal;
     /// The number of a turn in its conversation, from 1.
     TurnNo;
+    /// Where an event stands among the events: its sequence in their stream.
+    EventSeq;
 }
 
 // === impl ExecutorId ===
@@ -187,6 +193,20 @@ impl ProcessId {
 impl SegmentId {
     pub fn of(process: ProcessId, epoch: Epoch) -> Self {
         Self(Uuid::new_v5(&process.0, format!("segment/{epoch}").as_bytes()))
+    }
+}
+
+impl QuestionId {
+    /// A question by its place on the card.
+    pub fn of(card: MessageId, place: usize) -> Self {
+        Self(Uuid::new_v5(&card.0, format!("question/{place}").as_bytes()))
+    }
+}
+
+impl WaitId {
+    /// The wait that a segment booked with this report.
+    pub fn booked_by(process: ProcessId, epoch: Epoch, report: ReportNo) -> Self {
+        Self(Uuid::new_v5(&process.0, format!("wait/{epoch}/{report}").as_bytes()))
     }
 }
 

@@ -20,6 +20,31 @@ pub const NOTE_SHOWN_MAX: usize = 500;
 /// What is kept of an error's text in the log, in characters.
 pub const ERROR_SHOWN_MAX: usize = 500;
 
+/// What stands in the state of a wait's reason, in characters.
+pub const WAIT_REASON_SHOWN_MAX: usize = 500;
+
+/// A wait for a time lies at least this far ahead; below it parking costs more than it saves.
+pub const WAIT_LEAD_MIN: Duration = Duration::from_secs(1);
+
+/// Waits that are over and that the agent has not read of. One is booked at a time, so only an agent that books on
+/// without ever ending its turn comes here.
+pub const FIRED_MAX: usize = 4;
+
+/// Events given to a process since it last parked, so that a next wait does not fire on them.
+pub const EVENTS_GIVEN_MAX: usize = 64;
+
+/// Questions open at once in a process. A person answers a handful; the state is to stay small.
+pub const QUESTIONS_OPEN_MAX: usize = 16;
+
+/// Commands and sub-agents beside the turn that the state names.
+pub const RUNNING_SHOWN_MAX: usize = 32;
+
+/// What the state keeps of a command's text, in characters.
+pub const RUNNING_LABEL_MAX: usize = 120;
+
+/// A background command holds its process for this long from its start; then it goes on, and no longer holds anything.
+pub const BACKGROUND_HOLDS_FOR: Duration = Duration::from_secs(240 * 60);
+
 /// How long the harness may take to end its turn once its process has ended or its wait is booked.
 pub const TURN_END_GRACE: Duration = Duration::from_secs(15);
 

@@ -12,10 +12,14 @@ mod message;
 mod noted;
 mod park;
 mod public;
+mod questions;
 mod report;
+mod retry;
+mod running;
 mod state;
 mod stop;
 mod turn;
+mod wait;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,10 +30,14 @@ use crate::time::Timestamp;
 
 pub use cause::{Cause, Fact, Input, LossReason, Mode, StartWith, StopScope, TurnOutcome};
 pub use public::{PublicProcess, Status, Substate};
+pub use questions::{Card, CardClosed, OpenQuestion};
 pub use report::{Answer, Report, SegmentEvent};
 pub use state::{
     ConversationKey, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, ParkReason, Phase, Reported,
-    Session, Stage, State, WakeClass, WakeTrigger,
+    Running, Session, Stage, State, TaskKind, WakeClass, WakeTrigger,
+};
+pub use wait::{
+    EventDigest, EventKey, Fired, LookBack, Wait, WaitClosed, WaitOn, WaitOutcome, WaitRequest,
 };
 
 /// One decided change. Applying `cause` to the state before it at time `at` gives it again.
@@ -75,6 +83,8 @@ pub fn step(
             None => return Ok(Decision::Repeated),
         },
         Cause::Lost { executor, epoch, why } => lost::step(last, *executor, *epoch, *why, now)?,
+        Cause::Happened { wait, event } => wait::happened(last, *wait, event, now)?,
+        Cause::Due { wait } => wait::due(last, *wait, now)?,
     };
     Ok(Decision::Append(Box::new(Step { at: now, cause, facts: change.facts, state: change.state })))
 }
@@ -99,9 +109,12 @@ impl Arrived<'_> {
     fn step(&self, input: &Input) -> Change {
         match input {
             Input::Message { mode, start } => message::step(self, *mode, start.as_ref()),
+            Input::Answer { card, questions } => questions::answered(self, *card, questions),
             Input::Stop { scope: StopScope::Turn } => stop::turn(self),
             Input::Stop { scope: StopScope::Process } => stop::process(self),
             Input::Archive => stop::archive(self),
+            Input::Retry => retry::step(self),
+            Input::Fail { why } => stop::fail(self, why),
             Input::Duplicate { of } => self.nothing_but(Fact::Duplicate { input: self.seq, of: *of }),
             Input::Dead { error } => {
                 self.nothing_but(Fact::Dead { input: self.seq, error: shown(error, policy::ERROR_SHOWN_MAX) })
@@ -137,6 +150,10 @@ impl Arrived<'_> {
             harness,
             session: last.and_then(|state| state.session.clone()),
             volume: last.and_then(|state| state.volume),
+            fired: Vec::new(),
+            wait: None,
+            look_back: last.map_or_else(LookBack::default, |state| state.look_back.clone()),
+            cards: Vec::new(),
             starter: self.from,
             started_at: self.now,
             note: None,

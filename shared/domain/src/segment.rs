@@ -15,8 +15,13 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::ids::{Epoch, ExecutorId, Incarnation, MessageId, RecordSeq, Renewal, ReportNo, TurnNo};
-use crate::process::{ParkReason, Report, SegmentEvent, Session, State, TurnOutcome, WakeTrigger};
+use crate::Refusal;
+use crate::ids::{
+    Epoch, ExecutorId, Incarnation, MessageId, QuestionId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId,
+};
+use crate::process::{
+    Card, ParkReason, Report, SegmentEvent, Session, State, TaskKind, TurnOutcome, WaitRequest, WakeTrigger,
+};
 
 /// One frame holds several waiting inputs, up to this much text: enough for any burst, and far from what a harness
 /// would refuse.
@@ -35,10 +40,38 @@ const LEAVE_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
 /// What an operator sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentPolicy {
-    /// An idle segment parks after this long.
+    /// An idle segment that nobody watches parks after this long.
     pub park_after: Duration,
-    /// How long the harness may take to end its turn once its process has ended.
+    /// An idle segment parks after this long, whoever watches.
+    pub park_watched_after: Duration,
+    /// How long the harness may take to end its turn once its process has ended or its wait is booked.
     pub turn_end_grace: Duration,
+}
+
+/// What goes into the harness together: inputs, and the notes of waits that are over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub inputs: Vec<RecordSeq>,
+    pub fired: Vec<WaitId>,
+}
+
+/// A call of the agent's, as long as it waits for its answer. Numbered by the executor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallNo(pub u64);
+
+/// What a call asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// `finish_process`.
+    Finish { summary: String },
+    /// `wait_for`.
+    Wait(WaitRequest),
+    /// `wait_for` with `cancel`.
+    CancelWait,
+    /// `tell_user` with questions.
+    Questions(Card),
+    /// `tell_user` with `withdraw`.
+    Withdraw { questions: Vec<QuestionId> },
 }
 
 /// Something happened.
@@ -73,9 +106,11 @@ pub enum Signal {
     TurnEnded {
         outcome: TurnOutcome,
     },
-    /// Work that goes on beside the turn.
+    /// A command or sub-agent goes on beside the turn.
     TaskStarted {
         task: String,
+        kind: TaskKind,
+        label: String,
     },
     TaskEnded {
         task: String,
@@ -84,14 +119,21 @@ pub enum Signal {
     Ended {
         what: String,
     },
-    /// `finish_process` was called.
-    Finish {
-        summary: String,
+    /// The agent called; answered by [`Effect::Answer`].
+    Called {
+        call: CallNo,
+        ask: Ask,
     },
     /// `tell_user` was called.
     Noted {
         text: String,
     },
+    /// Somebody watches the conversation, and is taken to until then.
+    Watched {
+        until: Duration,
+    },
+    /// Another process needs the slot.
+    MakeRoom,
     /// The executor takes no more work and wants to end.
     Drain,
     /// What still runs is not waited for any longer.
@@ -106,15 +148,15 @@ pub enum Effect {
     Report(Report),
     /// Everything for the harness is to be set up; answered by `Ready` or `Ended`.
     Start,
-    /// Write down which inputs go in under which id; answered by `Recorded`.
+    /// Write down what goes in under which id; answered by `Recorded`.
     Record {
         frame: Uuid,
-        inputs: Vec<RecordSeq>,
+        contents: Contents,
     },
-    /// Hand the inputs to the harness under this id. `wake` is told with them.
+    /// Hand this to the harness under this id. `wake` is told with it.
     Deliver {
         frame: Uuid,
-        inputs: Vec<RecordSeq>,
+        contents: Contents,
         wake: Option<WakeTrigger>,
     },
     /// Ask for a frame that is not echoed; answered by `Withdrawn`.
@@ -134,8 +176,11 @@ pub enum Effect {
         turn: TurnNo,
         outcome: TurnOutcome,
     },
-    /// Answer the waiting `finish_process`.
-    AnswerFinish(FinishAnswer),
+    /// Answer a call that waits.
+    Answer {
+        call: CallNo,
+        answer: CallAnswer,
+    },
     /// The harness is gone without having been asked to; the person is told.
     Crashed {
         what: String,
@@ -145,15 +190,15 @@ pub enum Effect {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FinishAnswer {
-    Finished,
+pub enum CallAnswer {
+    Done,
     /// The process had ended before; how.
     AlreadyEnded {
         outcome: String,
     },
-    /// What is open, and the way out.
-    Held {
-        open: String,
+    /// Nothing was done; why, and the way out.
+    Refused {
+        why: Refusal,
     },
 }
 
@@ -179,21 +224,26 @@ pub struct Segment {
     wake: Option<WakeTrigger>,
     frame: Option<Frame>,
     /// Frames of earlier segments whose inputs are still undelivered: the harness may know their ids.
-    former: Vec<(Uuid, Vec<RecordSeq>)>,
+    former: Vec<(Uuid, Contents)>,
     /// Ids that the harness gave back. It would echo them without reading them.
     spent: BTreeSet<Uuid>,
     known: BTreeMap<RecordSeq, usize>,
     /// Echoed, and not yet off the log's list.
     consumed: BTreeSet<RecordSeq>,
+    told: BTreeSet<WaitId>,
     /// What the next report tells. Bounded by what the log lets happen: without its answers no input is delivered.
     outbox: Vec<SegmentEvent>,
     in_flight: Option<InFlight>,
     reported: ReportNo,
-    /// A `finish_process` that waits, and whether it has been reported.
-    finish: Option<FinishCall>,
+    /// Calls that wait for their answer, in their order. Bounded by what an agent calls at once.
+    calls: Vec<PendingCall>,
+    /// The wait that this segment booked and parks for.
+    settling: Option<Settling>,
     /// The request to interrupt that is being carried out.
     interrupting: Option<RecordSeq>,
-    tasks: BTreeSet<String>,
+    tasks: BTreeMap<String, Task>,
+    /// Until when somebody watches.
+    watched: Duration,
     draining: bool,
     leaving: Option<Leaving>,
 }
@@ -213,8 +263,23 @@ enum Harness {
 #[derive(Debug)]
 struct Frame {
     id: Uuid,
-    inputs: Vec<RecordSeq>,
+    contents: Contents,
     stage: FrameStage,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    kind: TaskKind,
+    since: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Settling {
+    wait: WaitId,
+    since: Duration,
+    /// Somebody has spoken to the agent since, so that the turn is theirs.
+    spoken: bool,
+    interrupted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,11 +299,11 @@ struct InFlight {
 }
 
 #[derive(Debug)]
-enum FinishCall {
-    /// Its summary goes into a report.
-    Waiting(String),
-    /// It went out in this report.
-    Reported(ReportNo),
+struct PendingCall {
+    call: CallNo,
+    ask: Ask,
+    /// The report it went out in.
+    reported: Option<ReportNo>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,7 +325,7 @@ impl Segment {
         me: Identity,
         policy: SegmentPolicy,
         log: State,
-        former: Vec<(Uuid, Vec<RecordSeq>)>,
+        former: Vec<(Uuid, Contents)>,
         now: Duration,
     ) -> (Self, Vec<Effect>) {
         let wake = match log.phase {
@@ -280,12 +345,15 @@ impl Segment {
             spent: BTreeSet::new(),
             known: BTreeMap::new(),
             consumed: BTreeSet::new(),
+            told: BTreeSet::new(),
             outbox: vec![SegmentEvent::Claim { renewal: me.renewal }],
             in_flight: None,
             reported: ReportNo(0),
-            finish: None,
+            calls: Vec::new(),
+            settling: None,
             interrupting: None,
-            tasks: BTreeSet::new(),
+            tasks: BTreeMap::new(),
+            watched: Duration::ZERO,
             draining: false,
             leaving: None,
         };
@@ -324,10 +392,19 @@ impl Segment {
                 self.outbox.push(SegmentEvent::TurnEnded { outcome });
                 effects.push(Effect::TurnEnded { turn: self.turns, outcome });
             }
-            Signal::TaskStarted { task } => drop(self.tasks.insert(task)),
-            Signal::TaskEnded { task } => drop(self.tasks.remove(&task)),
+            Signal::TaskStarted { task, kind, label } => {
+                self.tasks.insert(task.clone(), Task { kind, since: now });
+                self.outbox.push(SegmentEvent::TaskStarted { task, kind, label });
+            }
+            Signal::TaskEnded { task } => {
+                if self.tasks.remove(&task).is_some() {
+                    self.outbox.push(SegmentEvent::TaskEnded { task });
+                }
+            }
             Signal::Ended { what } => effects.extend(self.harness_ended(what)),
-            Signal::Finish { summary } => effects.extend(self.finish_called(summary)),
+            Signal::Called { call, ask } => effects.extend(self.called(call, ask)),
+            Signal::Watched { until } => self.watched = self.watched.max(until),
+            Signal::MakeRoom => effects.extend(self.make_room(now)),
             Signal::Noted { text } => {
                 // The pill shows the latest; what is not reported yet is overtaken.
                 self.outbox.retain(|event| !matches!(event, SegmentEvent::Noted { .. }));
@@ -346,9 +423,11 @@ impl Segment {
         let again = self.in_flight.as_ref().map(|in_flight| in_flight.sent + REPORT_AGAIN_AFTER);
         let claim = self.log.hot().is_none().then_some(self.began + CLAIM_GIVEN_UP_AFTER);
         let park = match self.harness {
-            Harness::Idle { since } if self.leaving.is_none() => Some(since + self.policy.park_after),
+            Harness::Idle { since } if self.leaving.is_none() => Some(self.parks_at(since)),
             _ => None,
         };
+        let running = |settling: &Settling| self.harness == Harness::Running && !settling.interrupted;
+        let settle = self.settling.filter(running).map(|settling| settling.since + self.policy.turn_end_grace);
         let ended = match self.leaving {
             Some(Leaving::Ended { until, asked: false }) => Some(until),
             _ => None,
@@ -358,7 +437,7 @@ impl Segment {
             .as_ref()
             .filter(|_| self.draining)
             .map(|in_flight| in_flight.first_sent + LEAVE_UNANSWERED_AFTER);
-        [again, claim, park, ended, leave].into_iter().flatten().min()
+        [again, claim, park, settle, ended, leave].into_iter().flatten().min()
     }
 
     fn recorded(&mut self, frame: Uuid) -> Option<Effect> {
@@ -369,7 +448,7 @@ impl Segment {
         }
         current.stage = FrameStage::Delivered;
         self.wake = None;
-        Some(Effect::Deliver { frame, inputs: current.inputs.clone(), wake })
+        Some(Effect::Deliver { frame, contents: current.contents.clone(), wake })
     }
 
     fn withdrawn(&mut self, frame: Uuid, given_back: bool) {
@@ -386,24 +465,32 @@ impl Segment {
 
     fn consumed(&mut self, frame: Uuid) {
         let Some(current) = self.frame.take_if(|current| current.id == frame) else { return };
-        self.consumed.extend(current.inputs.iter().copied());
-        if !current.inputs.is_empty() {
-            self.outbox.push(SegmentEvent::Consumed { inputs: current.inputs });
+        let Contents { inputs, fired } = current.contents;
+        if let Some(settling) = self.settling.as_mut().filter(|_| !inputs.is_empty()) {
+            settling.spoken = true;
+        }
+        self.consumed.extend(inputs.iter().copied());
+        self.told.extend(fired.iter().copied());
+        if !(inputs.is_empty() && fired.is_empty()) {
+            self.outbox.push(SegmentEvent::Consumed { inputs, fired });
         }
     }
 
-    fn finish_called(&mut self, summary: String) -> Option<Effect> {
+    fn called(&mut self, call: CallNo, ask: Ask) -> Option<Effect> {
         if let crate::process::Phase::Ended { exit, .. } = &self.log.phase {
-            let outcome = exit.outcome.to_string();
-            return Some(Effect::AnswerFinish(FinishAnswer::AlreadyEnded { outcome }));
+            let answer = CallAnswer::AlreadyEnded { outcome: exit.outcome.to_string() };
+            return Some(Effect::Answer { call, answer });
         }
-        self.finish = Some(FinishCall::Waiting(summary));
+        self.calls.push(PendingCall { call, ask, reported: None });
         None
     }
 
-    /// The id an input goes in under: its own, unless the harness gave that one back in this segment.
-    fn frame_id(&self, input: RecordSeq) -> Uuid {
-        let own = MessageId::of_input(self.log.conversation, input).uuid();
+    /// The id a frame goes in under: that of its first input or wait, unless the harness gave that one back in this
+    /// segment.
+    fn frame_id(&self, contents: &Contents) -> Uuid {
+        let input = contents.inputs.first().map(|input| MessageId::of_input(self.log.conversation, *input).uuid());
+        let wait = contents.fired.first().map(|wait| wait.uuid());
+        let own = input.or(wait).unwrap_or_default();
         let mut id = own;
         let mut attempt = 0_u32;
         while self.spent.contains(&id) {

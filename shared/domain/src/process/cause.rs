@@ -2,9 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, Harness, OpenWork, ParkReason, Report, Session, WakeTrigger};
+use super::{
+    CardClosed, EventDigest, Exit, Harness, OpenWork, ParkReason, Report, Session, WaitClosed, WakeTrigger,
+};
 use crate::Refusal;
-use crate::ids::{AgentId, Epoch, ExecutorId, RecordSeq, TurnNo, UserId};
+use crate::ids::{
+    AgentId, Epoch, EventSeq, ExecutorId, MessageId, QuestionId, RecordSeq, TurnNo, UserId, WaitId,
+};
 
 /// What changes a process. Inputs carry their number in the record, reports the number their segment gave them; the
 /// rest is guarded by the state.
@@ -26,6 +30,15 @@ pub enum Cause {
         epoch: Epoch,
         why: LossReason,
     },
+    /// What the process waits for has happened.
+    Happened {
+        wait: WaitId,
+        event: Box<EventDigest>,
+    },
+    /// A timer of the wait has rung.
+    Due {
+        wait: WaitId,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,10 +50,21 @@ pub enum Input {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start: Option<StartWith>,
     },
+    /// Every question of a card is answered.
+    Answer {
+        card: MessageId,
+        questions: Vec<QuestionId>,
+    },
     Stop {
         scope: StopScope,
     },
     Archive,
+    /// An operator tries again what needed attention.
+    Retry,
+    /// An operator gives the process up.
+    Fail {
+        why: String,
+    },
     /// The same delivery stands in the record already.
     Duplicate {
         of: RecordSeq,
@@ -55,6 +79,9 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartWith {
     pub harness: Harness,
+    /// The last event there was, so that what comes from here on is found by a wait that is booked later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventSeq>,
 }
 
 /// How a message meets a running turn.
@@ -119,9 +146,11 @@ pub enum Fact {
     Ready {
         session: Session,
     },
-    /// The harness has taken these inputs.
+    /// The harness has taken these inputs, and the notes of these waits.
     Consumed {
         inputs: Vec<RecordSeq>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fired: Vec<WaitId>,
     },
     TurnStarted {
         turn: TurnNo,
@@ -131,6 +160,31 @@ pub enum Fact {
         outcome: TurnOutcome,
     },
     Noted,
+    WaitBooked {
+        wait: WaitId,
+    },
+    WaitClosed {
+        wait: WaitId,
+        closed: WaitClosed,
+    },
+    Asked {
+        card: MessageId,
+    },
+    /// The agent took these questions back.
+    Withdrawn {
+        questions: Vec<QuestionId>,
+    },
+    CardClosed {
+        card: MessageId,
+        closed: CardClosed,
+    },
+    /// A command or sub-agent goes on beside the turn.
+    TaskStarted {
+        task: String,
+    },
+    TaskEnded {
+        task: String,
+    },
     FinishHeld {
         open: Vec<OpenWork>,
     },

@@ -23,6 +23,7 @@ pub(super) fn step(
         since: now,
         stage: Stage::Starting,
         interrupt: None,
+        running: Vec::new(),
     });
     Ok(Change { facts: vec![Fact::Claimed { executor: report.executor, epoch: state.epoch }], state })
 }

@@ -5,7 +5,14 @@ use crate::Refusal;
 
 pub(super) fn step(arrived: &Arrived<'_>, mode: Mode, start: Option<&StartWith>) -> Change {
     match (arrived.last, start) {
-        (Some(state), _) if state.is_live() => steer(arrived, state.clone(), mode),
+        (Some(state), _) if state.is_live() => {
+            let mut change = steer(arrived, state.clone(), mode);
+            // With one question open, what is typed is its answer.
+            if let Some(card) = state.answered_by_text() {
+                change.facts.extend(change.state.close_card(card));
+            }
+            change
+        }
         _ if mode == Mode::Steer => arrived.refused(Refusal::NothingToSteer),
         (_, None) => arrived.refused(Refusal::AgentDeleted { agent: arrived.agent }),
         (_, Some(start)) => begin(arrived, start),
@@ -16,13 +23,14 @@ fn begin(arrived: &Arrived<'_>, start: &StartWith) -> Change {
     let mut state = arrived.next_process(start.harness, Phase::Absent);
     state.ordinal += 1;
     state.undelivered = vec![arrived.seq];
+    state.looks_back_to(start.events);
     let waking = state.wake(WakeTrigger::Start, WakeClass::Input, arrived.now);
     let facts = vec![Fact::Started { ordinal: state.ordinal }, Fact::Routed { input: arrived.seq }, waking];
     Change { facts, state }
 }
 
 /// Whatever the process does, the message is held on its subject until a segment delivers it.
-fn steer(arrived: &Arrived<'_>, mut state: State, mode: Mode) -> Change {
+pub(super) fn steer(arrived: &Arrived<'_>, mut state: State, mode: Mode) -> Change {
     let mut facts = vec![Fact::Routed { input: arrived.seq }];
     state.undelivered.push(arrived.seq);
     match &mut state.phase {

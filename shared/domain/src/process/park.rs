@@ -1,14 +1,25 @@
 //! The segment has stopped its harness. The process parks, or wakes at once where there is something to go on with.
 
 use super::{Fact, ParkReason, Phase, State, WakeClass, WakeTrigger};
+use crate::ids::EventSeq;
 use crate::time::Timestamp;
 
-pub(super) fn step(state: &mut State, reason: &ParkReason, unfinished: bool, now: Timestamp) -> Vec<Fact> {
+pub(super) fn step(
+    state: &mut State,
+    reason: &ParkReason,
+    unfinished: bool,
+    events: Option<EventSeq>,
+    now: Timestamp,
+) -> Vec<Fact> {
     let parked = Fact::Parked { reason: reason.clone() };
+    state.looks_back_to(events);
     // A person has to act first; until then another wake would only fail again.
-    let barred = matches!(reason, ParkReason::NeedsAttention { .. });
+    let barred = reason.needs_attention();
     if !barred && !state.undelivered.is_empty() {
         return vec![parked, state.wake(WakeTrigger::Message, WakeClass::Input, now)];
+    }
+    if !barred && !state.fired.is_empty() {
+        return vec![parked, state.wake(WakeTrigger::Wait, WakeClass::Event, now)];
     }
     if !barred && unfinished {
         return vec![parked, state.wake(WakeTrigger::Resume, WakeClass::Resume, now)];

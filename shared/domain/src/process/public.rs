@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, Harness, Note, Outcome, ParkReason, Phase, Stage, State, WakeTrigger};
-use crate::ids::{AgentId, ConversationId, Epoch, ExecutorId, ProcessId, UserId};
+use super::{Exit, Harness, Note, Outcome, ParkReason, Phase, Stage, State, Wait, WakeTrigger};
+use crate::ids::{
+    AgentId, ConversationId, Epoch, ExecutorId, MessageId, ProcessId, UserId,
+};
 use crate::time::Timestamp;
 
 /// `executing` from the first message until the exit, whatever the substate.
@@ -45,6 +47,12 @@ pub struct PublicProcess {
     pub park_reason: Option<ParkReason>,
     /// What ends the present state, in a sentence.
     pub next: String,
+    /// What is booked, whatever the state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
+    /// The cards that wait for an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_cards: Vec<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     pub epoch: Epoch,
@@ -81,13 +89,17 @@ impl State {
             Phase::Absent | Phase::Ended { .. } => None,
             Phase::Waking { .. } => Some(Substate::Working),
             Phase::Hot(hot) => Some(match hot.stage {
-                Stage::Idle if self.undelivered.is_empty() => Substate::Idle,
-                // What was said and is not read yet is work.
+                Stage::Idle if !self.has_unread() && hot.running.is_empty() => Substate::Idle,
+                // What was said and is not read yet is work, and so is what goes on beside the turn.
                 Stage::Starting | Stage::Working | Stage::Idle => Substate::Working,
             }),
             Phase::Parked { reason, .. } => Some(match reason {
                 ParkReason::NeedsAttention { .. } => Substate::NeedsAttention,
-                ParkReason::Absent | ParkReason::Drain => Substate::Waiting,
+                ParkReason::Absent
+                | ParkReason::WaitTime
+                | ParkReason::WaitEvent
+                | ParkReason::Question
+                | ParkReason::Drain => Substate::Waiting,
             }),
         }
     }
@@ -110,6 +122,8 @@ impl State {
             since,
             park_reason,
             next,
+            wait: self.wait.clone(),
+            open_cards: self.cards.iter().map(|card| card.id).collect(),
             exit,
             epoch: self.epoch,
             harness: self.harness,
@@ -137,22 +151,32 @@ impl State {
             }
             Phase::Hot(hot) => match hot.stage {
                 Stage::Starting => ("starting", hot.since, "the harness is starting".into()),
-                Stage::Idle if self.undelivered.is_empty() => {
+                Stage::Idle if !self.has_unread() && hot.running.is_empty() => {
                     ("hot_idle", hot.since, "a message starts the next turn; without one it parks".into())
+                }
+                Stage::Idle if !self.has_unread() => {
+                    let labels: Vec<_> = hot.running.iter().map(|running| running.label.as_str()).collect();
+                    let next = format!("the agent goes on when this ends: {}", labels.join("; "));
+                    ("hot_working", hot.since, next)
                 }
                 Stage::Working | Stage::Idle => ("hot_working", hot.since, "the agent works".into()),
             },
-            Phase::Parked { since, reason } => ("parked", *since, reason.ended_by()),
+            Phase::Parked { since, reason } => ("parked", *since, self.wakes_by(reason)),
             Phase::Ended { at, .. } => ("ended", *at, "a message starts the next process".into()),
         }
     }
-}
 
-impl ParkReason {
-    fn ended_by(&self) -> String {
-        match self {
-            Self::Absent | Self::Drain => "a message wakes it".into(),
-            Self::NeedsAttention { what } => format!("{what}; then a message wakes it"),
+    /// Everything that wakes a parked process.
+    fn wakes_by(&self, reason: &ParkReason) -> String {
+        if let ParkReason::NeedsAttention { what } = reason {
+            return format!("{what}; then a message wakes it");
         }
+        let mut sources = Vec::new();
+        sources.extend(self.wait.as_ref().map(|wait| format!("it waits {} ({})", wait.on, wait.reason)));
+        if !self.cards.is_empty() {
+            sources.push("an answer to its question wakes it".to_owned());
+        }
+        sources.push("a message wakes it".to_owned());
+        sources.join("; ")
     }
 }

@@ -4,11 +4,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Change, Fact, ParkReason, Phase, Reported, Session, State, TurnOutcome, claim, consumed, finish, noted,
-    park, turn,
+    Card, Change, Fact, ParkReason, Phase, Reported, Session, State, TaskKind, TurnOutcome, WaitRequest, claim,
+    consumed, finish, noted, park, questions, running, turn, wait,
 };
 use crate::Refusal;
-use crate::ids::{Epoch, ExecutorId, Incarnation, RecordSeq, Renewal, ReportNo};
+use crate::ids::{
+    Epoch, EventSeq, ExecutorId, Incarnation, QuestionId, RecordSeq, Renewal, ReportNo, WaitId,
+};
 use crate::time::Timestamp;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,9 +33,11 @@ pub enum SegmentEvent {
     Ready {
         session: Session,
     },
-    /// The harness has echoed these inputs.
+    /// The harness has echoed a frame with these inputs and the notes of these waits.
     Consumed {
         inputs: Vec<RecordSeq>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fired: Vec<WaitId>,
     },
     TurnStarted,
     TurnEnded {
@@ -43,6 +47,25 @@ pub enum SegmentEvent {
     Noted {
         text: String,
     },
+    /// A command or sub-agent goes on beside the turn.
+    TaskStarted {
+        task: String,
+        kind: TaskKind,
+        label: String,
+    },
+    TaskEnded {
+        task: String,
+    },
+    /// Asks for a wait to be booked.
+    Wait(WaitRequest),
+    /// Asks for the booked wait to be dropped.
+    CancelWait,
+    /// Asks the person. The card stands in the record already.
+    Asked(Card),
+    /// Asks for open questions to be taken back.
+    Withdrawn {
+        questions: Vec<QuestionId>,
+    },
     /// Asks for the end of the process.
     Finish {
         summary: String,
@@ -51,6 +74,9 @@ pub enum SegmentEvent {
     Park {
         reason: ParkReason,
         unfinished: bool,
+        /// The last event there was; written in by whoever appends the report.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        events: Option<EventSeq>,
     },
 }
 
@@ -80,7 +106,7 @@ pub(super) fn step(last: Option<&State>, report: &Report, now: Timestamp) -> Res
             claim::step(state.clone(), report, *renewal, now)?
         }
         (Phase::Hot(hot), _) if hot.executor == report.executor && hot.incarnation == report.incarnation => {
-            happened(state.clone(), &report.events, now)
+            happened(state.clone(), report, now)
         }
         (Phase::Parked { .. } | Phase::Ended { .. }, _) if before.is_some() => Change {
             facts: vec![Fact::Refused { input: None, why: Refusal::NoLongerHot }],
@@ -99,9 +125,9 @@ pub(super) fn step(last: Option<&State>, report: &Report, now: Timestamp) -> Res
     Ok(Some(change))
 }
 
-fn happened(mut state: State, events: &[SegmentEvent], now: Timestamp) -> Change {
+fn happened(mut state: State, report: &Report, now: Timestamp) -> Change {
     let mut facts = Vec::new();
-    for event in events {
+    for event in &report.events {
         // Nothing happens in a segment after what ends it.
         if state.hot().is_none() {
             break;
@@ -109,13 +135,25 @@ fn happened(mut state: State, events: &[SegmentEvent], now: Timestamp) -> Change
         match event {
             SegmentEvent::Claim { .. } => {}
             SegmentEvent::Ready { session } => facts.push(turn::ready(&mut state, session)),
-            SegmentEvent::Consumed { inputs } => facts.extend(consumed::step(&mut state, inputs)),
+            SegmentEvent::Consumed { inputs, fired } => {
+                facts.extend(consumed::step(&mut state, inputs, fired));
+            }
             SegmentEvent::TurnStarted => facts.extend(turn::started(&mut state)),
             SegmentEvent::TurnEnded { outcome } => facts.push(turn::ended(&mut state, *outcome)),
             SegmentEvent::Noted { text } => facts.push(noted::step(&mut state, text, now)),
+            SegmentEvent::TaskStarted { task, kind, label } => {
+                facts.extend(running::started(&mut state, task, *kind, label, now));
+            }
+            SegmentEvent::TaskEnded { task } => facts.extend(running::ended(&mut state, task)),
+            SegmentEvent::Wait(request) => facts.extend(wait::book(&mut state, request, report.n, now)),
+            SegmentEvent::CancelWait => facts.extend(wait::cancel(&mut state)),
+            SegmentEvent::Asked(card) => facts.extend(questions::asked(&mut state, card)),
+            SegmentEvent::Withdrawn { questions } => {
+                facts.extend(questions::withdrawn(&mut state, questions));
+            }
             SegmentEvent::Finish { summary } => facts.extend(finish::step(&mut state, summary, now)),
-            SegmentEvent::Park { reason, unfinished } => {
-                facts.extend(park::step(&mut state, reason, *unfinished, now));
+            SegmentEvent::Park { reason, unfinished, events } => {
+                facts.extend(park::step(&mut state, reason, *unfinished, *events, now));
             }
         }
     }

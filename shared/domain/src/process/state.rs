@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Fact};
+use super::{Answer, Card, Fact, Fired, LookBack, Wait, WaitClosed, WaitOn};
 use crate::ids::{
-    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, RecordSeq, Renewal, ReportNo,
-    SegmentId, TurnNo, UserId,
+    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, QuestionId, RecordSeq, Renewal,
+    ReportNo, SegmentId, TurnNo, UserId,
 };
 use crate::time::Timestamp;
 
@@ -45,6 +45,16 @@ pub struct State {
     /// The executor whose volume holds the conversation's files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<ExecutorId>,
+    /// Waits that are over and that the harness has not been told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fired: Vec<Fired>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
+    #[serde(default)]
+    pub look_back: LookBack,
+    /// Cards that wait for an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<Card>,
     /// Whose message started the process.
     pub starter: UserId,
     pub started_at: Timestamp,
@@ -91,6 +101,27 @@ pub struct Hot {
     /// The input that asked for the end of the running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<RecordSeq>,
+    /// What goes on beside the turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running: Vec<Running>,
+}
+
+/// A command or sub-agent that goes on beside the turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// The harness's own name for it.
+    pub task: String,
+    pub kind: TaskKind,
+    /// The command, or what the sub-agent is for, shortened.
+    pub label: String,
+    pub since: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskKind {
+    Command,
+    SubAgent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +141,8 @@ pub enum WakeTrigger {
     Start,
     /// A message to the parked process, or one that came while it parked.
     Message,
+    /// What it waited for has happened.
+    Wait,
     /// Its executor died or lost it.
     ExecutorLost,
     /// Its segment ended for a reason of the fleet's.
@@ -133,6 +166,12 @@ pub enum WakeClass {
 pub enum ParkReason {
     /// Idle, and nobody was there.
     Absent,
+    /// A wait for a time is booked.
+    WaitTime,
+    /// A wait for an event is booked.
+    WaitEvent,
+    /// A question is open.
+    Question,
     /// The executor drains.
     Drain,
     /// A person has to act; the sentence says how.
@@ -161,6 +200,7 @@ pub enum ExitReason {
     FinishProcess,
     UserStop,
     Archived,
+    Operator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,6 +237,13 @@ pub struct Reported {
 pub enum OpenWork {
     /// Messages that came and are not read yet.
     Messages { count: usize },
+    /// What the agent waited for has happened, and it is not told yet.
+    Happened { count: usize },
+    Questions { questions: Vec<QuestionId> },
+    Wait { on: WaitOn },
+    /// Background commands that still run.
+    Commands { labels: Vec<String> },
+    SubAgents { labels: Vec<String> },
 }
 
 // === impl State ===
@@ -227,6 +274,11 @@ impl State {
         self.undelivered.iter().copied().filter(|seq| !self.held.contains(seq))
     }
 
+    /// Whether something waits for the harness.
+    pub fn has_unread(&self) -> bool {
+        !self.undelivered.is_empty() || !self.fired.is_empty()
+    }
+
     /// Sets out for an executor under the next epoch.
     pub(super) fn wake(&mut self, trigger: WakeTrigger, class: WakeClass, now: Timestamp) -> Fact {
         self.epoch = self.epoch.next();
@@ -239,12 +291,23 @@ impl State {
     pub(super) fn end(&mut self, exit: Exit, now: Timestamp) -> Vec<Fact> {
         let mut facts = vec![Fact::Ended { exit: exit.clone() }];
         self.held.clear();
+        self.fired.clear();
+        facts.extend(self.close_wait(WaitClosed::Ended));
+        facts.extend(self.expire_cards());
         let unread = std::mem::take(&mut self.undelivered);
         if !unread.is_empty() {
             facts.push(Fact::Returned { inputs: unread });
         }
         self.phase = Phase::Ended { at: now, exit };
         facts
+    }
+}
+
+// === impl ParkReason ===
+
+impl ParkReason {
+    pub const fn needs_attention(&self) -> bool {
+        matches!(self, Self::NeedsAttention { .. })
     }
 }
 
@@ -268,6 +331,29 @@ impl fmt::Display for OpenWork {
             }
             Self::Messages { count } => {
                 write!(f, "{count} messages arrived that you have not read; end your turn to receive them")
+            }
+            Self::Happened { .. } => {
+                f.write_str("what you waited for has happened; end your turn to receive what it was")
+            }
+            Self::Questions { questions } => {
+                let ids: Vec<_> = questions.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "questions are open ({}); wait for the answer with wait_for, or take them back with tell_user and \
+                     withdraw",
+                    ids.join(", ")
+                )
+            }
+            Self::Wait { on } => {
+                write!(f, "a wait {on} is booked; end your turn to wait, or cancel it with wait_for and cancel")
+            }
+            Self::Commands { labels } => write!(
+                f,
+                "background commands still run ({}); end your turn to be woken when they end, or stop them",
+                labels.join("; ")
+            ),
+            Self::SubAgents { labels } => {
+                write!(f, "sub-agents still run ({}); let them end, or stop them", labels.join("; "))
             }
         }
     }

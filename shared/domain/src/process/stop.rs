@@ -1,7 +1,8 @@
 //! A stop: of the running turn, or of the process.
 
-use super::{Arrived, Change, Exit, ExitReason, Fact, Outcome, Phase, Stage};
+use super::{Arrived, Change, Exit, ExitReason, Fact, Outcome, Phase, Stage, shown};
 use crate::Refusal;
+use crate::policy;
 
 /// The turn is interrupted by its segment, which reports its end; the process stays in progress.
 pub(super) fn turn(arrived: &Arrived<'_>) -> Change {
@@ -45,8 +46,23 @@ pub(super) fn archive(arrived: &Arrived<'_>) -> Change {
     }
 }
 
+/// An operator gives the process up.
+pub(super) fn fail(arrived: &Arrived<'_>, why: &str) -> Change {
+    match arrived.last {
+        Some(state) if state.is_live() => {
+            let summary = Some(shown(why, policy::ERROR_SHOWN_MAX));
+            exit(arrived, Exit { outcome: Outcome::Failed, reason: ExitReason::Operator, summary })
+        }
+        _ => process(arrived),
+    }
+}
+
 fn ended(arrived: &Arrived<'_>, reason: ExitReason) -> Change {
+    exit(arrived, Exit { outcome: Outcome::Stopped, reason, summary: None })
+}
+
+fn exit(arrived: &Arrived<'_>, exit: Exit) -> Change {
     let Change { mut state, .. } = arrived.nothing_but(Fact::NothingRan { input: arrived.seq });
-    let facts = state.end(Exit { outcome: Outcome::Stopped, reason, summary: None }, arrived.now);
+    let facts = state.end(exit, arrived.now);
     Change { facts, state }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{
-    CLAIM_GIVEN_UP_AFTER, Effect, FRAME_BYTES_MAX, FinishAnswer, FinishCall, Frame, FrameStage, Harness,
-    Identity, InFlight, Leaving, REPORT_AGAIN_AFTER, Segment,
+    Ask, CLAIM_GIVEN_UP_AFTER, CallAnswer, Contents, Effect, FRAME_BYTES_MAX, Frame, FrameStage, Harness,
+    Identity, InFlight, Leaving, REPORT_AGAIN_AFTER, Segment, Settling,
 };
-use crate::ids::RecordSeq;
+use crate::ids::{RecordSeq, WaitId};
 use crate::process::{Answer, Outcome, Phase, Report, SegmentEvent, WakeTrigger};
 
 /// What an earlier segment left of what comes next.
@@ -16,7 +16,7 @@ enum Former {
     None,
     /// A frame whose texts are not all at hand.
     Waits,
-    Frame(Uuid, Vec<RecordSeq>),
+    Frame(Uuid, Contents),
 }
 
 impl Segment {
@@ -31,7 +31,9 @@ impl Segment {
                 self.harness = Harness::Starting;
                 effects.push(Effect::Start);
             }
+            self.see_the_wait(now);
             effects.extend(self.interrupt());
+            effects.extend(self.settle_down(now));
             effects.extend(self.deliver());
             effects.extend(self.consider_parking(now));
         }
@@ -51,27 +53,26 @@ impl Segment {
     /// Takes the answer of the report in flight, once its number stands in the log.
     fn settle(&mut self) -> Option<Effect> {
         self.consumed.retain(|input| self.log.undelivered.contains(input));
+        let log = &self.log;
+        self.told.retain(|wait| log.fired.iter().any(|fired| fired.wait == *wait));
         let me = self.me;
         let reported = self.log.reported.as_ref().filter(|reported| {
             (reported.executor, reported.incarnation, reported.epoch)
                 == (me.executor, me.incarnation, me.epoch)
         })?;
         let in_flight = self.in_flight.take_if(|in_flight| in_flight.report.n <= reported.n)?;
-        let asked = matches!(&self.finish, Some(FinishCall::Reported(n)) if *n == in_flight.report.n);
-        if !asked {
-            return None;
-        }
-        self.finish = None;
-        Some(Effect::AnswerFinish(match (&self.log.phase, &reported.answer) {
-            (Phase::Ended { exit, .. }, Answer::Done) if exit.outcome == Outcome::Completed => {
-                FinishAnswer::Finished
+        let asked = self.calls.iter().position(|call| call.reported == Some(in_flight.report.n))?;
+        let asked = self.calls.remove(asked);
+        let finishing = matches!(asked.ask, Ask::Finish { .. });
+        let answer = match (&self.log.phase, &reported.answer) {
+            (Phase::Ended { exit, .. }, Answer::Done) if finishing && exit.outcome == Outcome::Completed => {
+                CallAnswer::Done
             }
-            (Phase::Ended { exit, .. }, _) => {
-                FinishAnswer::AlreadyEnded { outcome: exit.outcome.to_string() }
-            }
-            (_, Answer::Refused { why }) => FinishAnswer::Held { open: why.to_string() },
-            (_, Answer::Done) => FinishAnswer::Finished,
-        }))
+            (Phase::Ended { exit, .. }, _) => CallAnswer::AlreadyEnded { outcome: exit.outcome.to_string() },
+            (_, Answer::Refused { why }) => CallAnswer::Refused { why: why.clone() },
+            (_, Answer::Done) => CallAnswer::Done,
+        };
+        Some(Effect::Answer { call: asked.call, answer })
     }
 
     /// Leaves where the log says that there is nothing to hold any more.
@@ -81,9 +82,9 @@ impl Segment {
             // What was not reported by now would be declined, and may never be answered.
             self.outbox.clear();
             self.in_flight = None;
-            if self.finish.take().is_some() {
-                let outcome = exit.outcome.to_string();
-                effects.push(Effect::AnswerFinish(FinishAnswer::AlreadyEnded { outcome }));
+            for waiting in self.calls.drain(..) {
+                let answer = CallAnswer::AlreadyEnded { outcome: exit.outcome.to_string() };
+                effects.push(Effect::Answer { call: waiting.call, answer });
             }
             if !matches!(self.leaving, Some(Leaving::Ended { .. })) {
                 let asked = matches!(self.leaving, Some(Leaving::Park { .. }));
@@ -136,45 +137,74 @@ impl Segment {
         if !open || stopping || self.draining || self.frame.is_some() {
             return None;
         }
-        let waiting: Vec<_> = self.log.deliverable().filter(|input| !self.consumed.contains(input)).collect();
+        let waiting = self.waiting();
         match self.former_frame(&waiting) {
-            Former::Frame(id, inputs) => return Some(self.hand_over(id, inputs)),
+            Former::Frame(id, contents) => return Some(self.hand_over(id, contents)),
             Former::Waits => return None,
             Former::None => {}
         }
-        let inputs = self.next_inputs(&waiting);
-        match (inputs.first(), self.wake) {
-            (Some(first), _) => {
-                let id = self.frame_id(*first);
-                self.frame = Some(Frame { id, inputs: inputs.clone(), stage: FrameStage::Recording });
-                Some(Effect::Record { frame: id, inputs })
-            }
-            // Nothing was said; the agent is told that it was interrupted, and goes on.
-            (None, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume)) if waiting.is_empty() => {
-                let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");
-                Some(self.hand_over(id, Vec::new()))
-            }
-            _ => None,
+        let next = Contents { inputs: self.next_inputs(&waiting.inputs), fired: waiting.fired.clone() };
+        if next != Contents::default() {
+            let id = self.frame_id(&next);
+            self.frame = Some(Frame { id, contents: next.clone(), stage: FrameStage::Recording });
+            return Some(Effect::Record { frame: id, contents: next });
+        }
+        // Nothing was said; the agent is told that it was interrupted, and goes on.
+        let cut_off = matches!(self.wake, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume));
+        (cut_off && waiting == Contents::default()).then(|| {
+            let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");
+            self.hand_over(id, Contents::default())
+        })
+    }
+
+    /// What the harness has not been given yet.
+    pub(super) fn waiting(&self) -> Contents {
+        let inputs = self.log.deliverable().filter(|input| !self.consumed.contains(input)).collect();
+        let fired = self.log.fired.iter().map(|fired| fired.wait).filter(|wait| !self.told.contains(wait));
+        Contents { inputs, fired: fired.collect() }
+    }
+
+    /// Notices that this segment has booked a wait, and for how long.
+    fn see_the_wait(&mut self, now: Duration) {
+        let mine = self.log.wait.as_ref().filter(|wait| wait.epoch == self.me.epoch).map(|wait| wait.id);
+        if self.settling.map(|settling| settling.wait) != mine {
+            let begun = |wait: WaitId| Settling { wait, since: now, spoken: false, interrupted: false };
+            self.settling = mine.map(begun);
         }
     }
 
-    fn hand_over(&mut self, id: Uuid, inputs: Vec<RecordSeq>) -> Effect {
-        self.frame = Some(Frame { id, inputs: inputs.clone(), stage: FrameStage::Delivered });
-        Effect::Deliver { frame: id, inputs, wake: self.wake.take() }
+    /// The call that booked the wait is answered, and the harness has been given its time to end the turn.
+    fn settle_down(&mut self, now: Duration) -> Option<Effect> {
+        let busy = self.harness != Harness::Running || self.holds_work(now) || !self.calls.is_empty();
+        let waits = self.waiting() != Contents::default() || self.frame.is_some();
+        let settling = self.settling.as_mut().filter(|settling| !settling.spoken && !settling.interrupted)?;
+        if busy || waits || now < settling.since + self.policy.turn_end_grace {
+            return None;
+        }
+        settling.interrupted = true;
+        Some(Effect::Interrupt)
+    }
+
+    fn hand_over(&mut self, id: Uuid, contents: Contents) -> Effect {
+        self.frame = Some(Frame { id, contents: contents.clone(), stage: FrameStage::Delivered });
+        Effect::Deliver { frame: id, contents, wake: self.wake.take() }
     }
 
     /// A frame that an earlier segment wrote down, if it is what comes next: the harness knows by its id whether it has
     /// read it. It goes in whole.
-    fn former_frame(&mut self, waiting: &[RecordSeq]) -> Former {
-        let written = |(id, inputs): &(Uuid, Vec<RecordSeq>)| {
-            !inputs.is_empty() && waiting.starts_with(inputs) && !self.spent.contains(id)
+    fn former_frame(&mut self, waiting: &Contents) -> Former {
+        let written = |(id, contents): &(Uuid, Contents)| {
+            *contents != Contents::default()
+                && waiting.inputs.starts_with(&contents.inputs)
+                && waiting.fired.starts_with(&contents.fired)
+                && !self.spent.contains(id)
         };
         let Some(at) = self.former.iter().rposition(written) else { return Former::None };
-        if !self.former[at].1.iter().all(|input| self.known.contains_key(input)) {
+        if !self.former[at].1.inputs.iter().all(|input| self.known.contains_key(input)) {
             return Former::Waits;
         }
-        let (id, inputs) = self.former.remove(at);
-        Former::Frame(id, inputs)
+        let (id, contents) = self.former.remove(at);
+        Former::Frame(id, contents)
     }
 
     /// The inputs that go into the next frame: in their order, as far as their texts are at hand.
@@ -208,11 +238,10 @@ impl Segment {
         let n = self.reported.next();
         // What asks for something comes last, and a claim alone.
         if n.0 > 1
-            && let Some(FinishCall::Waiting(summary)) =
-                self.finish.take_if(|call| matches!(call, FinishCall::Waiting(_)))
+            && let Some(call) = self.calls.iter_mut().find(|call| call.reported.is_none())
         {
-            events.push(SegmentEvent::Finish { summary });
-            self.finish = Some(FinishCall::Reported(n));
+            events.push(call.ask.event());
+            call.reported = Some(n);
         }
         if events.is_empty() {
             return None;
@@ -222,5 +251,17 @@ impl Segment {
         self.reported = n;
         self.in_flight = Some(InFlight { report: report.clone(), first_sent: now, sent: now });
         Some(Effect::Report(report))
+    }
+}
+
+impl Ask {
+    fn event(&self) -> SegmentEvent {
+        match self.clone() {
+            Self::Finish { summary } => SegmentEvent::Finish { summary },
+            Self::Wait(request) => SegmentEvent::Wait(request),
+            Self::CancelWait => SegmentEvent::CancelWait,
+            Self::Questions(card) => SegmentEvent::Asked(card),
+            Self::Withdraw { questions } => SegmentEvent::Withdrawn { questions },
+        }
     }
 }

@@ -3,29 +3,70 @@
 
 use std::time::Duration;
 
-use super::{Effect, Harness, LEAVE_UNANSWERED_AFTER, Leaving, Segment};
-use crate::process::{ParkReason, SegmentEvent, TurnOutcome};
+use super::{Contents, Effect, Harness, LEAVE_UNANSWERED_AFTER, Leaving, Segment};
+use crate::policy::BACKGROUND_HOLDS_FOR;
+use crate::process::{ParkReason, SegmentEvent, TaskKind, TurnOutcome, WaitOn};
 
 impl Segment {
-    /// Parks an idle segment for which nothing was said for long enough, or at once when the executor drains.
+    /// Parks an idle segment that waits for something else than a message, or that nobody watches for long enough; at
+    /// once when the executor drains.
     pub(super) fn consider_parking(&mut self, now: Duration) -> Option<Effect> {
         let Harness::Idle { since } = self.harness else { return None };
-        let quiet = self.frame.is_none()
-            && self.outbox.is_empty()
-            && self.in_flight.is_none()
-            && self.finish.is_none()
-            && self.tasks.is_empty();
-        if !quiet {
+        if !self.is_quiet(now) {
             return None;
         }
-        let nothing_said = self.log.deliverable().all(|input| self.consumed.contains(&input));
+        let nothing_waits = self.waiting() == Contents::default();
+        let settled = self.settling.is_some_and(|settling| !settling.spoken);
         let reason = match self.draining {
             true => ParkReason::Drain,
-            false if nothing_said && now >= since + self.policy.park_after => ParkReason::Absent,
+            false if nothing_waits && (settled || now >= self.parks_at(since)) => self.park_reason(),
             false => return None,
         };
+        Some(self.park(reason))
+    }
+
+    /// Gives the slot to another process where nobody would notice.
+    pub(super) fn make_room(&mut self, now: Duration) -> Option<Effect> {
+        let idle = matches!(self.harness, Harness::Idle { .. }) && self.leaving.is_none();
+        let unseen = now >= self.watched && self.is_quiet(now) && self.waiting() == Contents::default();
+        (idle && unseen && self.log.hot().is_some()).then(|| self.park(self.park_reason()))
+    }
+
+    /// When an idle segment parks if nothing happens.
+    pub(super) fn parks_at(&self, idle_since: Duration) -> Duration {
+        let unwatched = idle_since.max(self.watched) + self.policy.park_after;
+        unwatched.min(idle_since + self.policy.park_watched_after.max(self.policy.park_after))
+    }
+
+    /// Whether work goes on that holds the segment hot.
+    pub(super) fn holds_work(&self, now: Duration) -> bool {
+        self.tasks.values().any(|task| match task.kind {
+            TaskKind::Command => now < task.since + BACKGROUND_HOLDS_FOR,
+            TaskKind::SubAgent => true,
+        })
+    }
+
+    fn is_quiet(&self, now: Duration) -> bool {
+        self.frame.is_none()
+            && self.outbox.is_empty()
+            && self.in_flight.is_none()
+            && self.calls.is_empty()
+            && !self.holds_work(now)
+    }
+
+    fn park_reason(&self) -> ParkReason {
+        match self.log.wait.as_ref().map(|wait| &wait.on) {
+            Some(WaitOn::Time { .. }) => ParkReason::WaitTime,
+            Some(WaitOn::Event { .. }) => ParkReason::WaitEvent,
+            Some(WaitOn::Answer { .. }) => ParkReason::Question,
+            None if self.log.cards.is_empty() => ParkReason::Absent,
+            None => ParkReason::Question,
+        }
+    }
+
+    fn park(&mut self, reason: ParkReason) -> Effect {
         self.leaving = Some(Leaving::Park { reason, unfinished: false, reported: false });
-        Some(Effect::EndSession)
+        Effect::EndSession
     }
 
     /// The executor waits no longer: what runs is cut, and goes on elsewhere.
@@ -86,7 +127,8 @@ impl Segment {
             Some(Leaving::Park { reason, unfinished, reported }) => {
                 if gone && !*reported {
                     *reported = true;
-                    self.outbox.push(SegmentEvent::Park { reason: reason.clone(), unfinished: *unfinished });
+                    let (reason, unfinished) = (reason.clone(), *unfinished);
+                    self.outbox.push(SegmentEvent::Park { reason, unfinished, events: None });
                 } else if gone && self.outbox.is_empty() {
                     let unanswered = self.in_flight.as_ref();
                     let given_up = |since: Duration| self.draining && now >= since + LEAVE_UNANSWERED_AFTER;
