@@ -32,7 +32,7 @@ pub fn message(seq: u64) -> Cause {
 }
 
 pub fn message_as(seq: u64, mode: Mode) -> Cause {
-    input(seq, Input::Message { mode, start: Some(StartWith { harness: Harness::ClaudeCode }) })
+    input(seq, Input::Message { mode, start: Some(StartWith { harness: Harness::ClaudeCode, events: None }) })
 }
 
 pub fn stop(seq: u64, scope: StopScope) -> Cause {

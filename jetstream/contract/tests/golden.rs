@@ -86,7 +86,7 @@ fn input(seq: u64, input: Input) -> Cause {
 
 /// A conversation from its first message to the second process.
 fn a_life() -> Vec<Step> {
-    let start = Some(StartWith { harness: Harness::ClaudeCode });
+    let start = Some(StartWith { harness: Harness::ClaudeCode, events: None });
     let causes = vec![
         input(11, Input::Message { mode: Mode::Auto, start: start.clone() }),
         Cause::Report(report(1, vec![SegmentEvent::Claim { renewal: Renewal(4) }])),

@@ -51,7 +51,7 @@ pub(crate) fn input(seq: u64, input: Input) -> Cause {
 }
 
 pub(crate) fn message(seq: u64, mode: Mode) -> Cause {
-    input(seq, Input::Message { mode, start: Some(StartWith { harness: Harness::ClaudeCode }) })
+    input(seq, Input::Message { mode, start: Some(StartWith { harness: Harness::ClaudeCode, events: None }) })
 }
 
 /// The state after a first message with this sequence.

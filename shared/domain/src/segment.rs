@@ -427,7 +427,8 @@ impl Segment {
             _ => None,
         };
         let running = |settling: &Settling| self.harness == Harness::Running && !settling.interrupted;
-        let settle = self.settling.filter(running).map(|settling| settling.since + self.policy.turn_end_grace);
+        let settle =
+            self.settling.filter(running).map(|settling| settling.since + self.policy.turn_end_grace);
         let ended = match self.leaving {
             Some(Leaving::Ended { until, asked: false }) => Some(until),
             _ => None,
@@ -488,7 +489,8 @@ impl Segment {
     /// The id a frame goes in under: that of its first input or wait, unless the harness gave that one back in this
     /// segment.
     fn frame_id(&self, contents: &Contents) -> Uuid {
-        let input = contents.inputs.first().map(|input| MessageId::of_input(self.log.conversation, *input).uuid());
+        let input =
+            contents.inputs.first().map(|input| MessageId::of_input(self.log.conversation, *input).uuid());
         let wait = contents.fired.first().map(|wait| wait.uuid());
         let own = input.or(wait).unwrap_or_default();
         let mut id = own;

@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Exit, Harness, Note, Outcome, ParkReason, Phase, Stage, State, Wait, WakeTrigger};
-use crate::ids::{
-    AgentId, ConversationId, Epoch, ExecutorId, MessageId, ProcessId, UserId,
-};
+use crate::ids::{AgentId, ConversationId, Epoch, ExecutorId, MessageId, ProcessId, UserId};
 use crate::time::Timestamp;
 
 /// `executing` from the first message until the exit, whatever the substate.

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Card, Change, Fact, ParkReason, Phase, Reported, Session, State, TaskKind, TurnOutcome, WaitRequest, claim,
-    consumed, finish, noted, park, questions, running, turn, wait,
+    Card, Change, Fact, ParkReason, Phase, Reported, Session, State, TaskKind, TurnOutcome, WaitRequest,
+    claim, consumed, finish, noted, park, questions, running, turn, wait,
 };
 use crate::Refusal;
 use crate::ids::{

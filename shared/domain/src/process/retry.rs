@@ -13,8 +13,6 @@ pub(super) fn step(arrived: &Arrived<'_>) -> Change {
         }
         Phase::Ended { exit, .. } => arrived.refused(Refusal::AlreadyEnded { exit: exit.clone() }),
         Phase::Absent => arrived.refused(Refusal::NothingToStop),
-        Phase::Waking { .. } | Phase::Hot(_) => {
-            arrived.nothing_but(Fact::NothingRan { input: arrived.seq })
-        }
+        Phase::Waking { .. } | Phase::Hot(_) => arrived.nothing_but(Fact::NothingRan { input: arrived.seq }),
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, Card, Fact, Fired, LookBack, Wait, WaitClosed, WaitOn};
 use crate::ids::{
-    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, QuestionId, RecordSeq, Renewal,
-    ReportNo, SegmentId, TurnNo, UserId,
+    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, QuestionId, RecordSeq,
+    Renewal, ReportNo, SegmentId, TurnNo, UserId,
 };
 use crate::time::Timestamp;
 
@@ -236,14 +236,26 @@ pub struct Reported {
 #[serde(tag = "open", rename_all = "snake_case")]
 pub enum OpenWork {
     /// Messages that came and are not read yet.
-    Messages { count: usize },
+    Messages {
+        count: usize,
+    },
     /// What the agent waited for has happened, and it is not told yet.
-    Happened { count: usize },
-    Questions { questions: Vec<QuestionId> },
-    Wait { on: WaitOn },
+    Happened {
+        count: usize,
+    },
+    Questions {
+        questions: Vec<QuestionId>,
+    },
+    Wait {
+        on: WaitOn,
+    },
     /// Background commands that still run.
-    Commands { labels: Vec<String> },
-    SubAgents { labels: Vec<String> },
+    Commands {
+        labels: Vec<String>,
+    },
+    SubAgents {
+        labels: Vec<String>,
+    },
 }
 
 // === impl State ===
@@ -345,7 +357,10 @@ impl fmt::Display for OpenWork {
                 )
             }
             Self::Wait { on } => {
-                write!(f, "a wait {on} is booked; end your turn to wait, or cancel it with wait_for and cancel")
+                write!(
+                    f,
+                    "a wait {on} is booked; end your turn to wait, or cancel it with wait_for and cancel"
+                )
             }
             Self::Commands { labels } => write!(
                 f,

@@ -72,10 +72,15 @@ pub struct Fired {
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum WaitOutcome {
     /// The time has come.
-    Time { until: Timestamp },
+    Time {
+        until: Timestamp,
+    },
     Event(Box<EventDigest>),
     /// The event did not come in time.
-    TimedOut { event: EventKey, timeout: Timestamp },
+    TimedOut {
+        event: EventKey,
+        timeout: Timestamp,
+    },
 }
 
 /// What a process is told of an event. Everything in it but the sequence comes from outside.
@@ -270,7 +275,9 @@ impl std::fmt::Display for WaitOn {
         match self {
             Self::Time { until } => write!(f, "until {until}"),
             Self::Event { event, timeout: None, .. } => write!(f, "for {event}"),
-            Self::Event { event, timeout: Some(timeout), .. } => write!(f, "for {event}, at most until {timeout}"),
+            Self::Event { event, timeout: Some(timeout), .. } => {
+                write!(f, "for {event}, at most until {timeout}")
+            }
             Self::Answer { question } => write!(f, "for the answer to {question}"),
         }
     }

@@ -19,8 +19,11 @@ const ME: Identity = Identity {
     epoch: Epoch(1),
     renewal: Renewal(5),
 };
-const POLICY: SegmentPolicy =
-    SegmentPolicy { park_after: Duration::from_secs(120), turn_end_grace: Duration::from_secs(15) };
+const POLICY: SegmentPolicy = SegmentPolicy {
+    park_after: Duration::from_secs(120),
+    park_watched_after: Duration::from_secs(1_800),
+    turn_end_grace: Duration::from_secs(15),
+};
 
 /// A conversation with its log and one segment on it. Reports reach the log at once unless they are held back.
 struct Stage {
@@ -28,6 +31,7 @@ struct Stage {
     segment: Segment,
     now: Duration,
     seq: u64,
+    calls: u64,
     effects: VecDeque<Effect>,
     held_back: Option<Vec<Report>>,
 }
@@ -38,11 +42,18 @@ impl Stage {
         Self::on(log, Vec::new(), ME)
     }
 
-    fn on(log: State, former: Vec<(Uuid, Vec<RecordSeq>)>, me: Identity) -> Self {
+    fn on(log: State, former: Vec<(Uuid, Contents)>, me: Identity) -> Self {
         let (segment, effects) = Segment::new(me, POLICY, log.clone(), former, Duration::ZERO);
         let seq = log.handled.0;
-        let mut stage =
-            Self { log, segment, now: Duration::ZERO, seq, effects: VecDeque::new(), held_back: None };
+        let mut stage = Self {
+            log,
+            segment,
+            now: Duration::ZERO,
+            seq,
+            calls: 0,
+            effects: VecDeque::new(),
+            held_back: None,
+        };
         stage.take(effects);
         stage
     }
@@ -116,8 +127,10 @@ impl Stage {
             panic!("{:?}", self.effects)
         };
         self.tell(Signal::Recorded { frame });
-        let Some(Effect::Deliver { inputs, .. }) = self.effects.back() else { panic!("{:?}", self.effects) };
-        inputs.clone()
+        let Some(Effect::Deliver { contents, .. }) = self.effects.back() else {
+            panic!("{:?}", self.effects)
+        };
+        contents.inputs.clone()
     }
 
     fn echo(&mut self) {
@@ -127,6 +140,15 @@ impl Stage {
 
     fn turn_ends(&mut self, outcome: TurnOutcome) {
         self.tell(Signal::TurnEnded { outcome });
+    }
+
+    fn call(&mut self, ask: Ask) {
+        self.calls += 1;
+        self.tell(Signal::Called { call: CallNo(self.calls), ask });
+    }
+
+    fn finish(&mut self, summary: &str) {
+        self.call(Ask::Finish { summary: summary.into() });
     }
 
     fn passes(&mut self, seconds: u64) {
@@ -155,7 +177,15 @@ fn input(seq: u64, input: Input) -> Cause {
 }
 
 fn said(seq: u64, mode: Mode) -> Cause {
-    input(seq, Input::Message { mode, start: Some(StartWith { harness: Kind::ClaudeCode }) })
+    input(seq, Input::Message { mode, start: Some(StartWith { harness: Kind::ClaudeCode, events: None }) })
+}
+
+fn said_in(inputs: &[u64]) -> Contents {
+    Contents { inputs: seqs(inputs), fired: Vec::new() }
+}
+
+fn answered(call: u64, answer: CallAnswer) -> Effect {
+    Effect::Answer { call: CallNo(call), answer }
 }
 
 fn seqs(seqs: &[u64]) -> Vec<RecordSeq> {
@@ -170,7 +200,7 @@ fn it_claims_starts_and_delivers_the_first_message_under_its_own_id() {
     assert!(stage.effects.is_empty(), "the text is not at hand yet");
     stage.know(1);
     let own = MessageId::of_input(KEY.conversation, RecordSeq(1)).uuid();
-    assert_eq!(stage.effects.front(), Some(&Effect::Record { frame: own, inputs: seqs(&[1]) }));
+    assert_eq!(stage.effects.front(), Some(&Effect::Record { frame: own, contents: said_in(&[1]) }));
     assert_eq!(stage.recorded(), seqs(&[1]));
     stage.tell(Signal::Running);
     stage.echo();
@@ -240,11 +270,11 @@ fn a_stop_takes_the_frame_back_interrupts_and_delivers_it_next() {
     assert!(stage.effects.is_empty(), "nothing goes in before the turn has ended");
     stage.turn_ends(TurnOutcome::Interrupted);
     let Some(Effect::TurnEnded { .. }) = stage.effects.pop_front() else { panic!() };
-    let Some(Effect::Record { frame: again, inputs }) = stage.effects.front() else {
+    let Some(Effect::Record { frame: again, contents }) = stage.effects.front() else {
         panic!("{:?}", stage.effects)
     };
     assert_ne!(*again, frame, "the harness would echo the id it gave back without reading it");
-    assert_eq!(*inputs, seqs(&[2, 4]));
+    assert_eq!(*contents, said_in(&[2, 4]));
     assert!(stage.log.is_live());
 }
 
@@ -279,11 +309,11 @@ fn a_queued_message_goes_in_after_the_turn() {
 fn finishing_is_answered_from_the_log_and_the_harness_may_end_its_turn() {
     let mut stage = Stage::working();
     stage.done();
-    stage.tell(Signal::Finish { summary: "done".into() });
-    assert_eq!(stage.done(), vec![Effect::AnswerFinish(FinishAnswer::Finished)]);
-    stage.tell(Signal::Finish { summary: "again".into() });
+    stage.finish("done");
+    assert_eq!(stage.done(), vec![answered(1, CallAnswer::Done)]);
+    stage.finish("again");
     let outcome = "Completed".to_owned();
-    assert_eq!(stage.done(), vec![Effect::AnswerFinish(FinishAnswer::AlreadyEnded { outcome })]);
+    assert_eq!(stage.done(), vec![answered(2, CallAnswer::AlreadyEnded { outcome })]);
     stage.passes(14);
     assert!(stage.effects.is_empty());
     stage.passes(1);
@@ -295,7 +325,7 @@ fn finishing_is_answered_from_the_log_and_the_harness_may_end_its_turn() {
 #[test]
 fn the_session_ends_as_soon_as_the_last_turn_has() {
     let mut stage = Stage::working();
-    stage.tell(Signal::Finish { summary: "done".into() });
+    stage.finish("done");
     stage.done();
     stage.turn_ends(TurnOutcome::Completed);
     assert_eq!(stage.done().last(), Some(&Effect::EndSession));
@@ -306,10 +336,12 @@ fn a_held_finish_says_what_is_open() {
     let mut stage = Stage::working();
     stage.say(Mode::Queue);
     stage.done();
-    stage.tell(Signal::Finish { summary: "done".into() });
+    stage.finish("done");
     let done = stage.done();
-    let [Effect::AnswerFinish(FinishAnswer::Held { open })] = done.as_slice() else { panic!("{done:?}") };
-    assert!(open.contains("a message arrived"), "{open}");
+    let [Effect::Answer { answer: CallAnswer::Refused { why }, .. }] = done.as_slice() else {
+        panic!("{done:?}")
+    };
+    assert!(why.to_string().contains("a message arrived"), "{why}");
     assert!(stage.log.is_live());
 }
 
@@ -318,13 +350,10 @@ fn a_process_stop_ends_the_session_at_once_and_answers_a_finish_that_came_too_la
     let mut stage = Stage::working();
     stage.done();
     stage.held_back = Some(Vec::new());
-    stage.tell(Signal::Finish { summary: "done".into() });
+    stage.finish("done");
     stage.stop(StopScope::Process);
     let outcome = "Stopped".to_owned();
-    assert_eq!(
-        stage.done(),
-        vec![Effect::AnswerFinish(FinishAnswer::AlreadyEnded { outcome }), Effect::EndSession]
-    );
+    assert_eq!(stage.done(), vec![answered(1, CallAnswer::AlreadyEnded { outcome }), Effect::EndSession]);
     stage.release();
     stage.gone();
     assert!(stage.done().contains(&Effect::Leave));
@@ -336,7 +365,7 @@ fn a_process_stop_ends_the_session_at_once_and_answers_a_finish_that_came_too_la
 #[test]
 fn an_idle_segment_parks_and_not_while_something_runs_beside_the_turn() {
     let mut stage = Stage::working();
-    stage.tell(Signal::TaskStarted { task: "build".into() });
+    stage.tell(Signal::TaskStarted { task: "build".into(), kind: TaskKind::Command, label: "make".into() });
     stage.turn_ends(TurnOutcome::Completed);
     stage.done();
     stage.passes(600);
@@ -375,3 +404,4 @@ fn a_harness_that_ends_by_itself_or_cannot_start_parks_with_the_reason() {
 }
 
 mod leaving;
+mod waiting;

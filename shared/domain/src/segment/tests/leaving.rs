@@ -51,13 +51,13 @@ fn the_next_segment_delivers_under_the_ids_that_were_written_down() {
     assert_eq!(stage.done().last(), Some(&Effect::Kill), "the conversation is no longer this segment's");
     let written = Uuid::from_u128(77);
     let next = Identity { epoch: Epoch(2), incarnation: Incarnation(Uuid::from_u128(4)), ..ME };
-    let mut stage = Stage::on(stage.log.clone(), vec![(written, seqs(&[2, 3]))], next);
+    let mut stage = Stage::on(stage.log.clone(), vec![(written, said_in(&[2, 3]))], next);
     stage.start();
     stage.know(2);
     assert!(stage.effects.is_empty(), "the frame is whole or not at all");
     stage.know(3);
     let deliver =
-        Effect::Deliver { frame: written, inputs: seqs(&[2, 3]), wake: Some(WakeTrigger::ExecutorLost) };
+        Effect::Deliver { frame: written, contents: said_in(&[2, 3]), wake: Some(WakeTrigger::ExecutorLost) };
     assert_eq!(stage.done(), vec![deliver]);
 }
 
@@ -73,10 +73,10 @@ fn a_segment_that_was_cut_is_told_so_where_nobody_said_anything() {
     let mut stage = Stage::on(stage.log.clone(), Vec::new(), next);
     stage.start();
     let done = stage.done();
-    let [Effect::Deliver { inputs, wake: Some(WakeTrigger::ExecutorLost), .. }] = done.as_slice() else {
+    let [Effect::Deliver { contents, wake: Some(WakeTrigger::ExecutorLost), .. }] = done.as_slice() else {
         panic!("{done:?}")
     };
-    assert!(inputs.is_empty());
+    assert_eq!(*contents, Contents::default());
     stage.echo();
     assert!(stage.done().is_empty());
 }
