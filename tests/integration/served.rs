@@ -214,10 +214,14 @@ impl Hand {
     /// The harness takes inputs and begins a turn with them.
     pub(crate) async fn take(&mut self, inputs: &[RecordSeq]) {
         let turn = domain::ids::TurnNo(1);
-        self.say(Output::InHarness { frame: tests::fresh(), inputs: inputs.to_vec() }).await;
-        self.say(Output::TurnStarted { turn }).await;
-        self.report(vec![SegmentEvent::TurnStarted, SegmentEvent::Consumed { inputs: inputs.to_vec() }])
+        self.say(Output::InHarness { frame: tests::fresh(), inputs: inputs.to_vec(), fired: Vec::new() })
             .await;
+        self.say(Output::TurnStarted { turn }).await;
+        self.report(vec![
+            SegmentEvent::TurnStarted,
+            SegmentEvent::Consumed { inputs: inputs.to_vec(), fired: Vec::new() },
+        ])
+        .await;
     }
 
     /// Says a whole text and ends the turn.
@@ -239,7 +243,7 @@ impl Hand {
     }
 
     pub(crate) async fn park(&mut self, reason: ParkReason) {
-        self.report(vec![SegmentEvent::Park { reason, unfinished: false }]).await;
+        self.report(vec![SegmentEvent::Park { reason, unfinished: false, events: None }]).await;
     }
 }
 

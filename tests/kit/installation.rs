@@ -22,7 +22,7 @@ use crate::broker::{Broker, fleet, tools};
 /// Every role starts within this, on a machine that is busy with other tests.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-const ROLES: [&str; 5] = ["steerer", "registry", "waker", "ingress", "console"];
+const ROLES: [&str; 6] = ["steerer", "registry", "waker", "scheduler", "ingress", "console"];
 
 /// What differs between installations.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use domain::ids::{ProcessId, RecordSeq};
 use domain::process::{
-    Cause, ConversationKey, Decision, Fact, Input, ParkReason, Phase, SegmentEvent, Step, StopScope, step,
+    Cause, ConversationKey, Decision, Fact, Input, ParkReason, Phase, SegmentEvent, State, Step, StopScope,
+    step,
 };
 
 /// A breach, with what shows it.
@@ -78,12 +79,15 @@ fn ends_only_when_told(_: ConversationKey, log: &[Step]) -> Result<(), String> {
         let ended = before.state.is_live() && matches!(after.state.phase, Phase::Ended { .. });
         let told = match &after.cause {
             Cause::Input { input, .. } => {
-                matches!(input, Input::Stop { scope: StopScope::Process } | Input::Archive)
+                matches!(
+                    input,
+                    Input::Stop { scope: StopScope::Process } | Input::Archive | Input::Fail { .. }
+                )
             }
             Cause::Report(report) => {
                 report.events.iter().any(|event| matches!(event, SegmentEvent::Finish { .. }))
             }
-            Cause::Lost { .. } => false,
+            Cause::Lost { .. } | Cause::Happened { .. } | Cause::Due { .. } => false,
         };
         if ended && !told {
             return Err(format!("ended by {:?}", after.cause));
@@ -119,9 +123,10 @@ fn parked_is_quiet(_: ConversationKey, log: &[Step]) -> Result<(), String> {
     for at in log {
         if let Phase::Parked { reason, .. } = &at.state.phase
             && !matches!(reason, ParkReason::NeedsAttention { .. })
-            && !at.state.undelivered.is_empty()
+            && at.state.has_unread()
         {
-            return Err(format!("parked ({reason:?}) with {:?} undelivered", at.state.undelivered));
+            let State { undelivered, fired, .. } = &at.state;
+            return Err(format!("parked ({reason:?}) with {undelivered:?} and {fired:?} unread"));
         }
     }
     Ok(())
@@ -166,7 +171,7 @@ pub fn fates(log: &[Step]) -> BTreeMap<RecordSeq, Vec<&'static str>> {
     for at in log {
         for fact in &at.facts {
             let (inputs, fate): (Vec<RecordSeq>, _) = match fact {
-                Fact::Consumed { inputs } => (inputs.clone(), "consumed"),
+                Fact::Consumed { inputs, .. } => (inputs.clone(), "consumed"),
                 Fact::Returned { inputs } => (inputs.clone(), "returned"),
                 Fact::Duplicate { input, .. } => (vec![*input], "duplicate"),
                 Fact::Dead { input, .. } => (vec![*input], "dead"),

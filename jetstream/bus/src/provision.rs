@@ -50,6 +50,7 @@ fn stream_config(stream: &Stream, replicas: usize) -> Config {
         duplicate_window: stream.dedupe,
         allow_direct: stream.follower_reads,
         allow_message_ttl: stream.message_ttl,
+        allow_message_schedules: stream.schedules,
         // A writer must not be able to take away what others wrote.
         allow_rollup: false,
         deny_delete: false,

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod live;
 pub mod record;
 pub mod segment;
+pub mod timer;
 
 use domain::process::Step;
 

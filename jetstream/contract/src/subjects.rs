@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use domain::ids::{ConversationId, ExecutorId, OrgId, ProcessId};
+use domain::ids::{ConversationId, ExecutorId, OrgId, ProcessId, WaitId};
 use domain::process::{ConversationKey, WakeClass};
 
 /// Where a message is published or was read from.
@@ -21,6 +21,10 @@ pub enum Subject {
     Segment(ExecutorId, ProcessId),
     /// A waking process for an executor to claim.
     Assign(ExecutorId, WakeClass, ProcessId),
+    /// A timer of a booked wait, kept by the broker until it rings.
+    Timer(OrgId, ProcessId, WaitId),
+    /// A timer that has rung.
+    Due(OrgId, ProcessId, WaitId),
     /// Token deltas; not stored.
     Live(ConversationKey, ExecutorId),
     /// A viewer's beat; not stored.
@@ -36,6 +40,7 @@ pub enum Subject {
 pub enum DeadOf {
     Record,
     Segment,
+    Timers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -88,6 +93,16 @@ pub mod filter {
         "segment.>".into()
     }
 
+    /// Every timer that has not rung.
+    pub fn all_timers() -> String {
+        "timer.>".into()
+    }
+
+    /// Every timer that has rung.
+    pub fn all_due() -> String {
+        "due.>".into()
+    }
+
     /// The live text of every conversation.
     pub fn all_live() -> String {
         "live.>".into()
@@ -137,6 +152,8 @@ impl fmt::Display for Subject {
             Self::Assign(executor, class, process) => {
                 write!(f, "assign.{executor}.{}.{process}", class_token(*class))
             }
+            Self::Timer(org, process, wait) => write!(f, "timer.{org}.{process}.{wait}"),
+            Self::Due(org, process, wait) => write!(f, "due.{org}.{process}.{wait}"),
             Self::Live(key, executor) => write!(f, "live.{}.{}.{executor}", key.org, key.conversation),
             Self::Presence(key) => write!(f, "presence.{}.{}", key.org, key.conversation),
             Self::Dead(of) => write!(f, "dead.{}", of.token()),
@@ -172,6 +189,12 @@ fn parse(text: &str) -> Option<Subject> {
             let (class, _) = CLASSES.iter().find(|(_, token)| token == class)?;
             Subject::Assign(executor.parse().ok()?, *class, process.parse().ok()?)
         }
+        ["timer", org, process, wait] => {
+            Subject::Timer(org.parse().ok()?, process.parse().ok()?, wait.parse().ok()?)
+        }
+        ["due", org, process, wait] => {
+            Subject::Due(org.parse().ok()?, process.parse().ok()?, wait.parse().ok()?)
+        }
         ["live", org, conversation, executor] => {
             Subject::Live(key(org, conversation)?, executor.parse().ok()?)
         }
@@ -183,12 +206,13 @@ fn parse(text: &str) -> Option<Subject> {
 }
 
 impl DeadOf {
-    pub const ALL: [Self; 2] = [Self::Record, Self::Segment];
+    pub const ALL: [Self; 3] = [Self::Record, Self::Segment, Self::Timers];
 
     pub const fn token(self) -> &'static str {
         match self {
             Self::Record => "record",
             Self::Segment => "segment",
+            Self::Timers => "timers",
         }
     }
 
@@ -226,7 +250,10 @@ mod tests {
         };
         let process = ProcessId::started_by(key.conversation, RecordSeq(3));
         let executor = ExecutorId(4);
+        let wait = WaitId::booked_by(process, domain::ids::Epoch(5), domain::ids::ReportNo(6));
         let mut all = vec![
+            Subject::Timer(key.org, process, wait),
+            Subject::Due(key.org, process, wait),
             Subject::RecordIn(key),
             Subject::RecordOut(key, executor),
             Subject::RecordState(key),

@@ -17,6 +17,7 @@ pub const RECORD: &str = "RECORD";
 pub const PROCESS: &str = "PROCESS";
 pub const SEGMENT: &str = "SEGMENT";
 pub const ASSIGN: &str = "ASSIGN";
+pub const TIMERS: &str = "TIMERS";
 pub const AUDIT: &str = "AUDIT";
 pub const DEAD: &str = "DEAD";
 
@@ -52,6 +53,8 @@ pub struct Stream {
     /// Whether followers may answer reads. Never for what decides.
     pub follower_reads: bool,
     pub message_ttl: bool,
+    /// Messages may say when they are to be stored again, under another subject of the stream.
+    pub schedules: bool,
 }
 
 /// What a stream drops, and when.
@@ -133,6 +136,7 @@ pub const INGRESS: &str = "ingress";
 pub const STEERER: &str = "steerer";
 pub const REGISTRY: &str = "registry";
 pub const WAKER: &str = "waker";
+pub const SCHEDULER: &str = "scheduler";
 pub const CONSOLE: &str = "console";
 
 // === streams ===
@@ -146,6 +150,7 @@ pub fn streams() -> Vec<Stream> {
         derivable: false,
         follower_reads: true,
         message_ttl: false,
+        schedules: false,
     };
     vec![
         Stream { dedupe: RECORD_DEDUPE, ..stream(RECORD, "record.>", Keeps::Everything) },
@@ -153,6 +158,13 @@ pub fn streams() -> Vec<Stream> {
         // A report is sent again until its number stands in the log.
         Stream { derivable: true, ..stream(SEGMENT, "segment.>", Keeps::For(3 * DAY)) },
         Stream { derivable: true, follower_reads: false, ..stream(ASSIGN, "assign.>", Keeps::FirstOfEach) },
+        Stream {
+            subjects: vec![filter::all_timers(), filter::all_due()],
+            derivable: true,
+            follower_reads: false,
+            schedules: true,
+            ..stream(TIMERS, "timer.>", Keeps::Everything)
+        },
         stream(AUDIT, "audit.>", Keeps::For(365 * DAY)),
         stream(DEAD, "dead.>", Keeps::For(30 * DAY)),
         bucket::<Agents>(Keeps::LastOfEach),
@@ -182,6 +194,7 @@ fn bucket<B: Bucket>(keeps: Keeps) -> Stream {
         derivable: false,
         follower_reads: true,
         message_ttl: false,
+        schedules: false,
     }
 }
 
@@ -202,6 +215,7 @@ pub fn durables(fleet: &Fleet) -> Vec<Durable> {
     let mut all = vec![
         durable(RECORD, STEERER.into(), filter::all_inputs()),
         durable(SEGMENT, REGISTRY.into(), filter::all_reports()),
+        durable(TIMERS, WAKER.into(), filter::all_due()),
     ];
     // One per class: a consumer over all of them would deliver in the order of arrival.
     for executor in &fleet.executors {
@@ -223,7 +237,8 @@ pub fn assignments_durable(executor: ExecutorId, class: WakeClass) -> String {
 
 pub fn users(fleet: &Fleet) -> Vec<User> {
     let executors = || fleet.executors.iter().map(|executor| executor.id.to_string()).collect::<Vec<_>>();
-    let mut all = vec![ingress(executors()), steerer(), registry(), waker(), console(executors())];
+    let mut all =
+        vec![ingress(executors()), steerer(), registry(), waker(), scheduler(), console(executors())];
     all.extend(fleet.executors.iter().map(executor));
     all
 }
@@ -299,6 +314,23 @@ fn waker() -> User {
             Grant::Publish("assign.>".into()),
             Grant::Publish(subject_of::<Volumes>(">")),
             Grant::Purge(ASSIGN),
+            Grant::Pull { stream: TIMERS, durable: WAKER.into() },
+            Grant::Publish("process.>".into()),
+            Grant::Publish("dead.timers".into()),
+            Grant::Purge(TIMERS),
+        ],
+    }
+}
+
+/// It sets timers. What one rings on is the stream's; only the waker takes it from there.
+fn scheduler() -> User {
+    User {
+        name: SCHEDULER.into(),
+        grants: vec![
+            Grant::Read { stream: PROCESS.into(), filter: filter::all_logs() },
+            Grant::Read { stream: TIMERS.into(), filter: filter::all_timers() },
+            Grant::Publish("timer.>".into()),
+            Grant::Purge(TIMERS),
         ],
     }
 }

@@ -23,7 +23,8 @@ pub async fn receipt(
     let Some(stored) = stored.filter(|stored| stored.subject == Subject::RecordIn(key).to_string()) else {
         return Ok(None);
     };
-    let is_message = matches!(decoded::<InputEntry>(&stored)?.what, InputKind::Message { .. });
+    let is_message =
+        matches!(decoded::<InputEntry>(&stored)?.what, InputKind::Message { .. } | InputKind::Answer { .. });
     let state = head(nats, key).await?.state;
     let mut receipt = in_time(told(nats, key, input)).await?;
     if let Some(state) = &state {

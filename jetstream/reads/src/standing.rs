@@ -60,7 +60,7 @@ pub async fn started_by(
     let Some(first) = first else { return Ok(None) };
     Ok(match decoded::<Step>(&first)?.cause {
         Cause::Input { seq, .. } => Some(seq),
-        Cause::Report(_) | Cause::Lost { .. } => None,
+        Cause::Report(_) | Cause::Lost { .. } | Cause::Happened { .. } | Cause::Due { .. } => None,
     }
     .filter(|seq| ProcessId::started_by(key.conversation, *seq) == process))
 }

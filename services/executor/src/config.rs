@@ -22,6 +22,7 @@ pub struct ExecutorConfig {
     pub slots: u16,
     pub orgs: Vec<OrgId>,
     pub park_after: Duration,
+    pub park_watched_after: Duration,
     pub volume: PathBuf,
     pub claude_code: PathBuf,
     pub bwrap: PathBuf,
@@ -59,9 +60,15 @@ impl Section for ExecutorConfig {
         Key::new(
             "park_after",
             Kind::duration(SECOND, DAY),
-            "How long an idle segment is kept before it parks",
+            "How long an idle segment that nobody watches is kept before it parks",
         )
         .default("2m"),
+        Key::new(
+            "park_watched_after",
+            Kind::duration(SECOND, DAY),
+            "How long an idle segment is kept before it parks, whoever watches",
+        )
+        .default("30m"),
         Key::new("volume", Kind::Path, "The directory that holds the agents' files").default(".data/volume"),
         Key::new(
             "claude_code",
@@ -86,6 +93,7 @@ impl Section for ExecutorConfig {
             slots: values.get("slots")?,
             orgs: orgs.and_then(|orgs| parse_orgs(&orgs)).unwrap_or_default(),
             park_after: values.get("park_after")?,
+            park_watched_after: values.get("park_watched_after")?,
             volume: values.get("volume")?,
             claude_code: values.get("claude_code")?,
             bwrap: values.get("bwrap")?,
@@ -131,6 +139,7 @@ mod tests {
         let settings = Catalogue::default().needs::<ExecutorConfig>().read(&Sources::default()).unwrap();
         let config = settings.section::<ExecutorConfig>().unwrap();
         assert_eq!(config.park_after, policy::PARK_AFTER_ABSENCE);
+        assert_eq!(config.park_watched_after, policy::PARK_WATCHED_AFTER);
         assert!(config.orgs.is_empty());
     }
 }

@@ -4,22 +4,24 @@
 mod calls;
 mod inputs;
 mod live;
+mod notes;
 mod record;
 mod start;
 mod translate;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bus::{Outgoing, Port, Reader, Seen, Start, Taken};
 use contract::Subject;
 use contract::messages::assign::Assignment;
-use contract::messages::record::Output;
+use contract::messages::record::{Output, Question};
 use contract::messages::segment::SegmentReport;
 use contract::topology::PROCESS;
-use domain::ids::SegmentId;
-use domain::process::{Phase, Report, State, Step};
-use domain::segment::{Effect, FinishAnswer, Identity, Segment, SegmentPolicy, Signal};
+use domain::ids::{MessageId, QuestionId, SegmentId};
+use domain::process::{Card, OpenQuestion, Phase, Report, State, Step};
+use domain::segment::{Ask, CallAnswer, CallNo, Contents, Effect, Identity, Segment, SegmentPolicy, Signal};
 use service::telemetry::{continue_from, traceparent_of};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
@@ -28,7 +30,7 @@ use uuid::Uuid;
 use crate::Executor;
 use crate::harness::HarnessEvent;
 use crate::harness::claude_code::Claude;
-use crate::tools::Finish;
+use crate::tools::{Asked, NewQuestion};
 
 use calls::{Call, CallDesk};
 use inputs::Inputs;
@@ -42,6 +44,9 @@ const BACK_MAX: usize = 64;
 
 /// An assignment that was not claimed is given again after this long.
 const UNCLAIMED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// A viewer shows itself every 30 s; one beat may be lost.
+const WATCHED_FOR: Duration = Duration::from_secs(75);
 
 /// How long the harness may take to end its session before it is killed; it takes milliseconds.
 const SESSION_END_WITHIN: Duration = Duration::from_secs(10);
@@ -57,10 +62,21 @@ enum Back {
     Recorded {
         frame: Uuid,
     },
+    /// The card of a call is in the record.
+    Carded {
+        call: CallNo,
+        card: Card,
+    },
     /// The harness does not do what it is asked; it is killed and the session resumed.
     Ill {
         what: String,
     },
+}
+
+/// A call that waits, and the questions it put.
+struct Waiting {
+    answer: oneshot::Sender<Asked>,
+    questions: Vec<QuestionId>,
 }
 
 struct Task {
@@ -78,8 +94,9 @@ struct Task {
     harness: Option<Started>,
     back: mpsc::Receiver<Back>,
     back_sender: mpsc::Sender<Back>,
-    /// Every `finish_process` that waits for its answer.
-    finishing: Vec<oneshot::Sender<Finish>>,
+    /// The calls that wait for their answer.
+    asked: BTreeMap<CallNo, Waiting>,
+    calls_made: u64,
 }
 
 /// Runs the segment that the assignment asks for, from claim to park.
@@ -114,8 +131,11 @@ async fn live_through(executor: Arc<Executor>, assignment: Assignment, taken: Ta
         epoch: assignment.epoch,
         renewal: executor.lease.renewal(),
     };
-    let policy =
-        SegmentPolicy { park_after: executor.park_after, turn_end_grace: domain::policy::TURN_END_GRACE };
+    let policy = SegmentPolicy {
+        park_after: executor.park_after,
+        park_watched_after: executor.park_watched_after,
+        turn_end_grace: domain::policy::TURN_END_GRACE,
+    };
     let inputs = Inputs::open(&executor.nats, &state);
     let former = inputs::former_frames(&executor.nats, &state).await;
     let (segment, effects) = Segment::new(me, policy, state, former, executor.clock.monotonic());
@@ -131,7 +151,8 @@ async fn live_through(executor: Arc<Executor>, assignment: Assignment, taken: Ta
         harness: None,
         back,
         back_sender,
-        finishing: Vec::new(),
+        asked: BTreeMap::new(),
+        calls_made: 0,
         executor,
         assignment,
         segment,
@@ -193,7 +214,9 @@ impl Task {
                 event = next_event(&mut self.harness) => self.happened(event).await,
                 known = self.inputs.next() => Some(Signal::Known { input: known.0, bytes: known.1 }),
                 call = self.calls.next() => self.called(call).await,
-                () = self.live.serve() => None,
+                () = self.live.serve() => {
+                    Some(Signal::Watched { until: self.executor.clock.monotonic() + WATCHED_FOR })
+                }
                 () = &mut draining, if !told_draining => {
                     told_draining = true;
                     Some(Signal::Drain)
@@ -224,12 +247,13 @@ impl Task {
                 Effect::Leave => return true,
                 Effect::Report(report) => self.report(report),
                 Effect::Start => self.start(),
-                Effect::Record { frame, inputs } => {
-                    let stored = self.recorder.send(Output::InHarness { frame, inputs }).await;
+                Effect::Record { frame, contents: Contents { inputs, fired } } => {
+                    let stored = self.recorder.send(Output::InHarness { frame, inputs, fired }).await;
                     self.then(async move { stored.await.ok().map(|()| Back::Recorded { frame }) });
                 }
-                Effect::Deliver { frame, inputs, wake } => {
-                    let text = self.inputs.text(&inputs, wake);
+                Effect::Deliver { frame, contents, wake } => {
+                    let text = self.inputs.text(&contents, wake, self.segment.log());
+                    let inputs = contents.inputs;
                     let span = self.inputs.span(&inputs);
                     self.ask(
                         move |claude| async move {
@@ -287,7 +311,7 @@ impl Task {
                     tracing::warn!(what, "process.crash");
                     drop(self.recorder.send(Output::Notice { text: what }).await);
                 }
-                Effect::AnswerFinish(answer) => self.answer_finish(&answer),
+                Effect::Answer { call, answer } => self.answer(call, answer),
             }
         }
         false
@@ -331,6 +355,7 @@ impl Task {
             },
             Back::Withdrawn { frame, given_back } => Some(Signal::Withdrawn { frame, given_back }),
             Back::Recorded { frame } => Some(Signal::Recorded { frame }),
+            Back::Carded { call, card } => Some(Signal::Called { call, ask: Ask::Questions(card) }),
             Back::Ill { what } => {
                 tracing::warn!(what, "the harness is ill; it is killed");
                 self.carry_out_kill().await;
@@ -379,9 +404,23 @@ impl Task {
 
     async fn called(&mut self, call: Call) -> Option<Signal> {
         match call {
-            Call::Finish { summary, answer } => {
-                self.finishing.push(answer);
-                Some(Signal::Finish { summary })
+            Call::Ask { ask, answer } => {
+                let call = self.next_call();
+                self.asked.insert(call, Waiting { answer, questions: Vec::new() });
+                Some(Signal::Called { call, ask })
+            }
+            Call::Question { questions, card, answer } => {
+                let (card, questions) = self.card(&card, questions);
+                let call = self.next_call();
+                let ids = questions.iter().map(|question| question.id).collect();
+                self.asked.insert(call, Waiting { answer, questions: ids });
+                let open =
+                    |question: &Question| OpenQuestion { id: question.id, free_text: question.free_text };
+                let asked = Card { id: card, questions: questions.iter().map(open).collect() };
+                // The person can answer as soon as the log has the card, so its text is there before.
+                let stored = self.recorder.send(Output::Card { card, questions }).await;
+                self.then(async move { stored.await.ok().map(|()| Back::Carded { call, card: asked }) });
+                None
             }
             Call::Tell { text, answer } => {
                 let stored = self.recorder.send(Output::Note { text: text.clone() }).await;
@@ -396,17 +435,35 @@ impl Task {
         }
     }
 
-    fn answer_finish(&mut self, answer: &FinishAnswer) {
-        for waiting in self.finishing.drain(..) {
-            // Whoever asked may be gone.
-            let _ = waiting.send(match answer {
-                FinishAnswer::Finished => Finish::Finished,
-                FinishAnswer::AlreadyEnded { outcome } => {
-                    Finish::AlreadyFinished { outcome: outcome.clone() }
-                }
-                FinishAnswer::Held { open } => Finish::Held { open: open.clone() },
-            });
-        }
+    fn next_call(&mut self) -> CallNo {
+        self.calls_made += 1;
+        CallNo(self.calls_made)
+    }
+
+    /// The card of a call, with ids that follow from it.
+    fn card(&self, name: &str, questions: Vec<NewQuestion>) -> (MessageId, Vec<Question>) {
+        let card = MessageId::of_output(self.assignment.key.conversation, &format!("card/{name}"));
+        let named = questions.into_iter().enumerate().map(|(place, question)| Question {
+            id: QuestionId::of(card, place),
+            text: question.text,
+            options: question.options,
+            multiple: question.multiple,
+            free_text: question.free_text,
+        });
+        (card, named.collect())
+    }
+
+    fn answer(&mut self, call: CallNo, answer: CallAnswer) {
+        let Some(Waiting { answer: waiting, questions }) = self.asked.remove(&call) else { return };
+        let running = self.segment.log().hot().into_iter().flat_map(|hot| &hot.running);
+        // Whoever asked may be gone.
+        let _ = waiting.send(match answer {
+            CallAnswer::Done => {
+                Asked::Done { running: running.map(|running| running.label.clone()).collect(), questions }
+            }
+            CallAnswer::AlreadyEnded { outcome } => Asked::AlreadyEnded { outcome },
+            CallAnswer::Refused { why } => Asked::Refused { why: why.to_string() },
+        });
     }
 
     /// Asks the harness something, beside the loop.

@@ -5,12 +5,15 @@
 
 mod finish_process;
 mod tell_user;
+mod wait_for;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::ids::QuestionId;
+use domain::segment::Ask;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
     JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
@@ -42,23 +45,38 @@ const INSTRUCTIONS: &str = "The calls by which you reach the person you work for
 /// The segment, as its tools ask it.
 #[async_trait]
 pub trait Calls: Send + Sync {
-    async fn finish(&self, summary: String) -> Finish;
+    /// Asks for what the log decides.
+    async fn ask(&self, ask: Ask) -> Asked;
+
+    /// Puts a card of questions before the person. `call_id` as in `tell`.
+    async fn question(&self, questions: Vec<NewQuestion>, call_id: Option<String>) -> Asked;
 
     /// `call_id` is the harness's own id of the call, where it says one.
     async fn tell(&self, text: String, call_id: Option<String>) -> Result<(), Unavailable>;
 }
 
-/// What became of a `finish_process`.
+/// A question as the agent puts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finish {
-    Finished,
-    AlreadyFinished {
-        outcome: String,
+pub struct NewQuestion {
+    pub text: String,
+    pub options: Vec<String>,
+    pub multiple: bool,
+    pub free_text: bool,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    Done {
+        /// The commands and sub-agents that go on beside the turn.
+        running: Vec<String>,
+        /// What was asked, where a card was.
+        questions: Vec<QuestionId>,
     },
-    /// Nothing was recorded; `open` says what is open, each with its way out.
-    Held {
-        open: String,
-    },
+    /// The process had ended before.
+    AlreadyEnded { outcome: String },
+    /// Nothing was recorded; why, and the way out.
+    Refused { why: String },
     /// Nobody could decide now. It says why.
     Unavailable(String),
 }
@@ -113,6 +131,7 @@ impl Tools {
         match name {
             finish_process::NAME => Some(finish_process::call(&*self.calls, arguments).await),
             tell_user::NAME => Some(tell_user::call(&*self.calls, arguments, call_id).await),
+            wait_for::NAME => Some(wait_for::call(&*self.calls, arguments).await),
             _ => None,
         }
     }
@@ -136,7 +155,7 @@ impl ServerHandler for Tools {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![finish_process::tool(), tell_user::tool()]))
+        Ok(ListToolsResult::with_all_items(vec![finish_process::tool(), tell_user::tool(), wait_for::tool()]))
     }
 
     async fn call_tool(
@@ -192,6 +211,10 @@ fn said(text: impl Into<String>) -> CallToolResult {
 
 fn declined(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text.into())])
+}
+
+fn already_ended(outcome: &str) -> CallToolResult {
+    said(format!("The process is {outcome} already; this call changed nothing. End your turn now."))
 }
 
 fn unavailable(why: &str) -> CallToolResult {

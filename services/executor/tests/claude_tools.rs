@@ -7,7 +7,7 @@ mod kit;
 use executor::harness::What;
 use executor::harness::claude_code::Session;
 use executor::model_proxy::{ModelCall, Usage};
-use executor::tools::Finish;
+use executor::tools::Asked;
 use scripted_model::Reply;
 use serde_json::json;
 
@@ -56,9 +56,9 @@ async fn a_note_and_a_finish_end_to_end() {
 async fn a_held_finish_is_no_error_and_a_second_one_is_told_so() {
     let world = world([finish("one"), finish("two"), finish("three"), Reply::text("bye")]).await;
     world.runtime.segment.answer([
-        Finish::Held { open: HELD.to_owned() },
-        Finish::Finished,
-        Finish::AlreadyFinished { outcome: "Completed".to_owned() },
+        Asked::Refused { why: HELD.to_owned() },
+        done(),
+        Asked::AlreadyEnded { outcome: "Completed".to_owned() },
     ]);
     let mut stay = world.stay(Session::New(SESSION)).await;
     stay.claude.deliver(uuid(1), "do it").await.unwrap();
@@ -124,4 +124,8 @@ async fn a_slow_stream_with_our_comments_in_it_is_the_same_to_it() {
     assert_eq!(world.runtime.model.requests().len(), 1, "it was not tried again");
     stay.park().await;
     world.assert_sound();
+}
+
+fn done() -> Asked {
+    Asked::Done { running: Vec::new(), questions: Vec::new() }
 }

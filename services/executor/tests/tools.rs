@@ -4,7 +4,7 @@
 
 mod kit;
 
-use executor::tools::Finish;
+use executor::tools::Asked;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -168,12 +168,12 @@ async fn a_note_reaches_the_segment_with_the_id_of_its_call() {
 async fn finishing_says_what_became_of_it() {
     let door = door();
     door.segment.answer([
-        Finish::Held {
-            open: "a message arrived that you have not read; end your turn to receive it".to_owned(),
+        Asked::Refused {
+            why: "a message arrived that you have not read; end your turn to receive it".to_owned(),
         },
-        Finish::Unavailable("the bus cannot be reached".to_owned()),
-        Finish::Finished,
-        Finish::AlreadyFinished { outcome: "Completed".to_owned() },
+        Asked::Unavailable("the bus cannot be reached".to_owned()),
+        done(),
+        Asked::AlreadyEnded { outcome: "Completed".to_owned() },
     ]);
     for (begins, has, error) in [
         ("held: a message arrived", "call finish_process again", false),
@@ -314,4 +314,73 @@ async fn a_call_goes_on_to_its_end_without_its_client() {
     soon("the server's end", client.read_to_end(&mut Vec::new())).await.unwrap();
     door.segment.held.send_replace(false);
     kit::until("the finish recorded", || door.segment.summaries() == ["done"]).await;
+}
+
+fn done() -> Asked {
+    Asked::Done { running: Vec::new(), questions: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_wait_is_refused_with_what_to_write_instead() {
+    let door = door();
+    for (arguments, says) in [
+        (json!({}), "the reason is missing"),
+        (json!({"reason": " ", "until": "2030-01-01T00:00:00Z"}), "the reason is missing"),
+        (json!({"reason": "r"}), "neither until nor event"),
+        (json!({"reason": "r", "until": "2030-01-01T00:00:00"}), "RFC 3339 with a zone"),
+        (json!({"reason": "r", "until": "tomorrow"}), "RFC 3339 with a zone"),
+        (json!({"reason": "r", "until": "12030-01-01T00:00:00Z"}), "RFC 3339 with a zone"),
+        (
+            json!({"reason": "r", "until": "2030-01-01T00:00:00Z", "event": {"source": "question", "id": "x"}}),
+            "both until and event",
+        ),
+        (json!({"reason": "r", "event": {"source": "fax", "number": 1}}), "unknown variant"),
+        (json!({"reason": "r", "event": {"source": "question", "id": "7"}}), "qst_"),
+        (json!({"cancel": true, "until": "2030-01-01T00:00:00Z"}), "cancel stands alone"),
+    ] {
+        let (said, is_error) = tool(PROTOCOLS[0], "wait_for", arguments).said(&door).await;
+        assert!(said.contains(says) && said.contains("Call it again") && is_error, "{said}");
+    }
+    assert!(door.segment.asked.lock().unwrap().is_empty(), "nothing reached the log");
+}
+
+#[tokio::test]
+async fn a_wait_is_booked_and_says_what_still_runs() {
+    let door = door();
+    let running = Asked::Done { running: vec!["cargo build".to_owned()], questions: Vec::new() };
+    door.segment.answer([done(), running]);
+    let until = json!({"reason": "the build", "until": "2030-01-01T01:00:00+01:00"});
+    let (said, is_error) = tool(PROTOCOLS[0], "wait_for", until.clone()).said(&door).await;
+    assert!(
+        said.contains("until 2030-01-01T00:00:00Z") && said.contains("End your turn now") && !is_error,
+        "{said}"
+    );
+    let (said, _) = tool(PROTOCOLS[0], "wait_for", until).said(&door).await;
+    assert!(said.contains("cargo build"), "{said}");
+    let (said, is_error) = tool(PROTOCOLS[0], "wait_for", json!({"cancel": true})).said(&door).await;
+    assert!(said.contains("dropped") && !is_error, "{said}");
+}
+
+#[tokio::test]
+async fn questions_are_checked_and_their_ids_are_told() {
+    let door = door();
+    for (question, says) in [
+        (json!({"text": " "}), "question 1"),
+        (json!({"text": "q", "options": ["a", "a"]}), "an option twice"),
+        (json!({"text": "q", "free_text": false}), "nobody could answer"),
+        (json!({"text": "q", "options": [""]}), "1 to 500 bytes"),
+    ] {
+        let call = tool(PROTOCOLS[0], "tell_user", json!({"text": "t", "questions": [question]}));
+        let (said, is_error) = call.said(&door).await;
+        assert!(said.contains(says) && is_error, "{said}");
+    }
+    assert!(door.segment.told().is_empty(), "nothing was told");
+    let questions = json!([{"text": "Which?", "options": ["a", "b"]}, {"text": "Why?"}]);
+    let call = tool(PROTOCOLS[0], "tell_user", json!({"text": "t", "questions": questions}));
+    let (said, is_error) = call.said(&door).await;
+    assert!(said.starts_with("Asked: qst_") && said.contains("wait_for") && !is_error, "{said}");
+    assert_eq!(
+        (door.segment.told(), door.segment.questions.lock().unwrap().len()),
+        (vec!["t".to_owned()], 2)
+    );
 }

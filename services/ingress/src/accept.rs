@@ -194,7 +194,7 @@ mod tests {
             agent: AgentId::from_uuid(Uuid::from_u128(4)),
             input: Input::Message {
                 mode: Mode::Auto,
-                start: Some(StartWith { harness: Harness::ClaudeCode }),
+                start: Some(StartWith { harness: Harness::ClaudeCode, events: None }),
             },
         };
         let Ok(Decision::Append(first)) = step(key, None, cause, Timestamp::EPOCH) else { panic!("no step") };

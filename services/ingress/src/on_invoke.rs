@@ -92,7 +92,11 @@ impl Ingress {
         match settled {
             Settled::Refused(why) => Err(Problem::Refused(why)),
             Settled::Dead(error) => Err(cannot_be_taken(&error)),
-            Settled::TurnEnded | Settled::Ended | Settled::Parked | Settled::Duplicate(_) => Ok(()),
+            Settled::TurnEnded
+            | Settled::Asked
+            | Settled::Ended
+            | Settled::Parked
+            | Settled::Duplicate(_) => Ok(()),
         }
     }
 

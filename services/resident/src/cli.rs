@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{AgentId, OrgId, UserId};
 
-pub(crate) const ROLES: &str = "ingress, steerer, registry, waker, executor and console";
+pub(crate) const ROLES: &str = "ingress, steerer, registry, waker, scheduler, executor and console";
 
 /// The open-source home for coding agents that stay at work.
 #[derive(Debug, Parser)]
@@ -71,7 +71,7 @@ pub(crate) struct DevArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The roles: ingress, steerer, registry, waker, executor, console.
+    /// The roles: ingress, steerer, registry, waker, scheduler, executor, console.
     #[arg(required = true)]
     pub(crate) roles: Vec<String>,
 

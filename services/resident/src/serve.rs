@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use contract::topology::{CONSOLE, INGRESS, REGISTRY, STEERER, WAKER};
+use contract::topology::{CONSOLE, INGRESS, REGISTRY, SCHEDULER, STEERER, WAKER};
 use executor::{AnthropicConfig, ExecutorConfig, Provider};
 use service::Runtime;
 use service::clock::RealClock;
@@ -27,6 +27,7 @@ pub(crate) enum Role {
     Steerer,
     Registry,
     Waker,
+    Scheduler,
     Executor,
     Console,
 }
@@ -44,8 +45,15 @@ pub(crate) struct Roles {
 }
 
 impl Role {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Ingress, Self::Steerer, Self::Registry, Self::Waker, Self::Executor, Self::Console];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Ingress,
+        Self::Steerer,
+        Self::Registry,
+        Self::Waker,
+        Self::Scheduler,
+        Self::Executor,
+        Self::Console,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -53,6 +61,7 @@ impl Role {
             Self::Steerer => STEERER,
             Self::Registry => REGISTRY,
             Self::Waker => WAKER,
+            Self::Scheduler => SCHEDULER,
             Self::Executor => "executor",
             Self::Console => CONSOLE,
         }
@@ -116,6 +125,7 @@ pub(crate) async fn start(
             Role::Steerer => drop(back.spawn(ended(steerer::run(nats, back_runtime.clone())))),
             Role::Registry => drop(back.spawn(ended(registry::run(nats, back_runtime.clone())))),
             Role::Waker => drop(back.spawn(ended(waker::run(nats, back_runtime.clone())))),
+            Role::Scheduler => drop(back.spawn(ended(scheduler::run(nats, back_runtime.clone())))),
             Role::Executor => {}
         }
     }

@@ -126,15 +126,20 @@ impl Steerer {
                 let agent = kv::get::<Agents>(self.port.as_ref(), &name).await.map_err(waits)?.value;
                 agent
                     .filter(|agent| agent.deleted_at.is_none())
-                    .map(|agent| StartWith { harness: agent.harness })
+                    .map(|agent| StartWith { harness: agent.harness, events: None })
             }
             // Should the process end before the step, the next one of the chain starts alike.
-            (InputKind::Message { .. }, Some(live)) => Some(StartWith { harness: live.harness }),
+            (InputKind::Message { .. }, Some(live)) => {
+                Some(StartWith { harness: live.harness, events: None })
+            }
             (InputKind::Archive, _) => {
                 index::update(self.port.as_ref(), key, seq, said).await.map_err(waits)?;
                 None
             }
-            (InputKind::Stop { .. }, _) => None,
+            (
+                InputKind::Answer { .. } | InputKind::Stop { .. } | InputKind::Retry | InputKind::Fail { .. },
+                _,
+            ) => None,
         };
         Ok(View { start, first })
     }
@@ -165,7 +170,12 @@ fn decide(seq: RecordSeq, said: &InputEntry, view: &View) -> Cause {
     let input = match (&said.what, view.first) {
         (_, Some(first)) if first != seq => Input::Duplicate { of: first },
         (InputKind::Message { mode, .. }, _) => Input::Message { mode: *mode, start: view.start.clone() },
+        (InputKind::Answer { card, answers }, _) => {
+            Input::Answer { card: *card, questions: answers.iter().map(|answer| answer.question).collect() }
+        }
         (InputKind::Stop { scope }, _) => Input::Stop { scope: *scope },
+        (InputKind::Retry, _) => Input::Retry,
+        (InputKind::Fail { why }, _) => Input::Fail { why: why.clone() },
         (InputKind::Archive, _) => Input::Archive,
     };
     Cause::Input { seq, from: said.from, agent: said.agent, input }

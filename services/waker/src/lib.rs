@@ -1,15 +1,39 @@
 //! The waker: places everything that is waking on an executor, and takes back what no process wants any more.
 //!
 //! It follows the log and acts on what the leader says now, so a late or repeated hint does no harm; what a hint did
-//! not bring about is mended by looking again. It appends nothing.
+//! not bring about is mended by looking again. When a timer rings it appends that the wait is over.
 
 mod assignments;
+mod on_due;
 mod on_step;
 
-use bus::Nats;
+use std::sync::Arc;
+
+use bus::{Consumer, Log, Nats, Port};
+use contract::subjects::DeadOf;
+use contract::topology::{TIMERS, WAKER};
 use service::Runtime;
+use service::health::Condition;
+
+use on_due::Timers;
 
 /// Works until the shutdown begins.
 pub async fn run(nats: Nats, runtime: Runtime) {
-    on_step::follow(nats, runtime).await;
+    tokio::join!(on_step::follow(nats.clone(), runtime.clone()), serve_timers(nats, runtime));
+}
+
+async fn serve_timers(nats: Nats, runtime: Runtime) {
+    let check = runtime.health.check("waker timers");
+    let stop = runtime.shutdown.draining_token();
+    let port: Arc<dyn Port> = Arc::new(nats.clone());
+    let timers = Arc::new(Timers { log: Log::new(Arc::clone(&port)), port, clock: runtime.clock });
+    let ready = move |reached: Result<(), String>| {
+        check.set(reached.map_or_else(Condition::Failed, |()| Condition::Ready));
+    };
+    Consumer::new(&nats, TIMERS, WAKER, DeadOf::Timers)
+        .run(stop, ready, move |delivery| {
+            let timers = Arc::clone(&timers);
+            async move { timers.on_due(delivery).await }
+        })
+        .await;
 }

@@ -171,7 +171,17 @@ impl Events {
                 data["kind"] = json!("stop");
                 data["scope"] = json!(scope);
             }
+            InputKind::Answer { card, answers } => {
+                data["kind"] = json!("answer");
+                data["decision_id"] = json!(card);
+                data["answers"] = json!(answers);
+            }
             InputKind::Archive => data["kind"] = json!("archive"),
+            InputKind::Retry => data["kind"] = json!("retry"),
+            InputKind::Fail { why } => {
+                data["kind"] = json!("fail");
+                data["why"] = json!(why);
+            }
         }
         told.push(event("message_receipt", data));
     }
@@ -210,6 +220,10 @@ impl Events {
             Output::Note { text } => {
                 told.push(event("process_update", json!({ "text": text, "at": said.at })));
             }
+            Output::Card { card, questions } => {
+                let data = json!({ "decision_id": card, "status": "open", "questions": questions });
+                told.push(event("ask_user_questions", data));
+            }
             Output::TurnEnded { turn, outcome, text } => {
                 self.turn_runs = false;
                 let data = json!({ "turn": turn, "result": text, "outcome": outcome });
@@ -234,6 +248,15 @@ impl Events {
                 Fact::Lost { epoch, .. } => {
                     self.turn_runs = false;
                     told.extend(self.texts.over_before(epoch.next()));
+                }
+                Fact::CardClosed { card, closed } => {
+                    let data = json!({
+                        "conversation_id": self.key.conversation,
+                        "process_id": process.id,
+                        "decision_id": card,
+                        "status": closed,
+                    });
+                    told.push(event("ask_user_questions", data));
                 }
                 Fact::Started { .. } if self.announced != Some(process.id) => {
                     self.announced = Some(process.id);
@@ -338,7 +361,11 @@ fn input(said: &InputEntry) -> Option<MessageInput> {
         InputKind::Message { text, files, .. } => {
             Some(MessageInput { text: text.clone(), files: files.clone(), user: said.author.clone() })
         }
-        InputKind::Stop { .. } | InputKind::Archive => None,
+        InputKind::Answer { .. }
+        | InputKind::Stop { .. }
+        | InputKind::Archive
+        | InputKind::Retry
+        | InputKind::Fail { .. } => None,
     }
 }
 

@@ -175,7 +175,11 @@ impl Saying {
     pub const fn mode(&self) -> Option<Mode> {
         match &self.what {
             InputKind::Message { mode, .. } => Some(*mode),
-            InputKind::Stop { .. } | InputKind::Archive => None,
+            InputKind::Answer { .. }
+            | InputKind::Stop { .. }
+            | InputKind::Archive
+            | InputKind::Retry
+            | InputKind::Fail { .. } => None,
         }
     }
 }

@@ -108,7 +108,9 @@ type Told = Vec<(RecordSeq, Receipt, Option<String>)>;
 fn told(conversation: ConversationId, fact: &Fact, routed: impl Fn(RecordSeq) -> bool) -> Told {
     match fact {
         Fact::Routed { input } => vec![(*input, Receipt::Routed, None)],
-        Fact::Consumed { inputs } => inputs.iter().map(|input| (*input, Receipt::Consumed, None)).collect(),
+        Fact::Consumed { inputs, .. } => {
+            inputs.iter().map(|input| (*input, Receipt::Consumed, None)).collect()
+        }
         Fact::Returned { inputs } => {
             let why = || Some("the process ended before the agent had read it".to_owned());
             inputs.iter().map(|input| (*input, Receipt::Returned, why())).collect()

@@ -1,7 +1,7 @@
 //! The conversation record: what a client gets of a conversation, whoever asks and however.
 
 use contract::buckets::Agent;
-use contract::messages::record::{Author, PlanItem};
+use contract::messages::record::{Answer, Author, PlanItem, Question};
 use domain::Timestamp;
 use domain::ids::{AgentId, ConversationId, MessageId, OrgId, ProcessId, TurnNo, UserId};
 use domain::process::{
@@ -97,6 +97,27 @@ pub enum Happened {
         #[serde(flatten)]
         fate: Fate,
     },
+    Retry {
+        #[serde(flatten)]
+        fate: Fate,
+    },
+    Fail {
+        why: String,
+        #[serde(flatten)]
+        fate: Fate,
+    },
+    /// A card of questions.
+    AskUserQuestions {
+        decision_id: MessageId,
+        status: CardStatus,
+        questions: Vec<Question>,
+    },
+    Answers {
+        decision_id: MessageId,
+        answers: Vec<Answer>,
+        #[serde(flatten)]
+        fate: Fate,
+    },
     AgentMessage {
         role: Speaker,
         content: Content,
@@ -137,6 +158,17 @@ pub enum Happened {
     Unknown {
         kind: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CardStatus {
+    /// Its text is there, and it is not open yet.
+    Asking,
+    Open,
+    Answered,
+    Withdrawn,
+    Expired,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

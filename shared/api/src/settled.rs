@@ -25,6 +25,8 @@ enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     TurnEnded,
+    /// The agent has a question.
+    Asked,
     /// The process ended.
     Ended,
     /// It parked, and stays so until somebody acts.
@@ -60,7 +62,8 @@ impl Waiting {
                     settled.push(Settled::Duplicate(*of));
                 }
                 _ if self.stage == Stage::Accepted => {}
-                Fact::Consumed { inputs } if inputs.contains(&self.input) => self.stage = Stage::Consumed,
+                Fact::Consumed { inputs, .. } if inputs.contains(&self.input) => self.stage = Stage::Consumed,
+                Fact::Asked { .. } if self.stage == Stage::Consumed => settled.push(Settled::Asked),
                 Fact::TurnEnded { .. } if self.stage == Stage::Consumed => settled.push(Settled::TurnEnded),
                 Fact::Ended { .. } => settled.push(Settled::Ended),
                 Fact::Parked { .. } => parked = Some(Settled::Parked),
@@ -76,7 +79,7 @@ impl Waiting {
 impl Settled {
     /// Whether nothing more can come of the message.
     pub const fn is_over(&self) -> bool {
-        !matches!(self, Self::TurnEnded | Self::Parked)
+        !matches!(self, Self::TurnEnded | Self::Asked | Self::Parked)
     }
 }
 

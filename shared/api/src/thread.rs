@@ -7,13 +7,13 @@ use contract::messages::record::{InputEntry, InputKind, Output, OutputEntry, Sta
 use domain::Timestamp;
 use domain::ids::{Epoch, MessageId, ProcessId, RecordSeq};
 use domain::policy::UNDELIVERED_MAX;
-use domain::process::{ConversationKey, Fact, PublicProcess, Status, Substate};
+use domain::process::{CardClosed, ConversationKey, Fact, PublicProcess, Status, Substate};
 
 use crate::ahead::Undecided;
 use crate::entry::{Entry, Said};
 use crate::messages::MessageInput;
 use crate::receipt::{Progress, Receipt, progress};
-use crate::record::{Activity, Content, Fate, Happened, ProcessCard, Speaker, ToolResult};
+use crate::record::{Activity, CardStatus, Content, Fate, Happened, ProcessCard, Speaker, ToolResult};
 
 /// Lines in one answer. A page shows fewer at once; older ones are had by `?before=`.
 pub const ACTIVITY_MAX: usize = 500;
@@ -114,7 +114,12 @@ impl Thread {
                 Happened::UserMessage { role: Speaker::User, content, mode: *mode, user, fate }
             }
             InputKind::Stop { scope } => Happened::Stop { scope: *scope, fate },
+            InputKind::Answer { card, answers } => {
+                Happened::Answers { decision_id: *card, answers: answers.clone(), fate }
+            }
             InputKind::Archive => Happened::Archive { fate },
+            InputKind::Retry => Happened::Retry { fate },
+            InputKind::Fail { why } => Happened::Fail { why: why.clone(), fate },
         };
         self.line(entry, said.at, None, false, what);
     }
@@ -147,6 +152,11 @@ impl Thread {
                 }
             }
             Output::Plan { items } => Happened::Plan { items: items.clone() },
+            Output::Card { card, questions } => Happened::AskUserQuestions {
+                decision_id: *card,
+                status: CardStatus::Asking,
+                questions: questions.clone(),
+            },
             Output::Note { text } => Happened::Note { text: text.clone() },
             Output::TurnEnded { turn, outcome, .. } => {
                 Happened::TurnFinished { turn: *turn, outcome: *outcome }
@@ -158,8 +168,11 @@ impl Thread {
 
     fn on_state(&mut self, entry: &Entry, state: &StateEntry) {
         for dated in &state.facts {
-            if let Fact::Claimed { epoch, .. } = &dated.fact {
-                self.claimed = self.claimed.max(*epoch);
+            match &dated.fact {
+                Fact::Claimed { epoch, .. } => self.claimed = self.claimed.max(*epoch),
+                Fact::Asked { card } => self.card_is(*card, CardStatus::Open),
+                Fact::CardClosed { card, closed } => self.card_is(*card, CardStatus::from(*closed)),
+                _ => {}
             }
         }
         let process = &state.process;
@@ -214,6 +227,16 @@ impl Thread {
         }
     }
 
+    fn card_is(&mut self, card: MessageId, now: CardStatus) {
+        let found = self.activity.iter_mut().rev().find_map(|line| match &mut line.what {
+            Happened::AskUserQuestions { decision_id, status, .. } if *decision_id == card => Some(status),
+            _ => None,
+        });
+        if let Some(status) = found {
+            *status = now;
+        }
+    }
+
     fn open_call(&mut self, id: &str) -> Option<&mut Option<ToolResult>> {
         self.activity.iter_mut().rev().find_map(|line| match &mut line.what {
             Happened::ToolCall { tool_call_id, result, .. } if tool_call_id == id => Some(result),
@@ -232,7 +255,10 @@ impl Thread {
     pub(crate) fn settle_controls(&mut self) {
         for line in &mut self.activity {
             let decided = line.id <= self.handled.0;
-            if let Happened::Stop { fate, .. } | Happened::Archive { fate } = &mut line.what
+            if let Happened::Stop { fate, .. }
+            | Happened::Archive { fate }
+            | Happened::Retry { fate }
+            | Happened::Fail { fate, .. } = &mut line.what
                 && decided
             {
                 fate.receipt = fate.receipt.max(Receipt::Consumed);
@@ -272,8 +298,23 @@ impl Thread {
 impl Happened {
     fn fate(&mut self) -> Option<&mut Fate> {
         match self {
-            Self::UserMessage { fate, .. } | Self::Stop { fate, .. } | Self::Archive { fate } => Some(fate),
+            Self::UserMessage { fate, .. }
+            | Self::Answers { fate, .. }
+            | Self::Stop { fate, .. }
+            | Self::Archive { fate }
+            | Self::Retry { fate }
+            | Self::Fail { fate, .. } => Some(fate),
             _ => None,
+        }
+    }
+}
+
+impl From<CardClosed> for CardStatus {
+    fn from(closed: CardClosed) -> Self {
+        match closed {
+            CardClosed::Answered => Self::Answered,
+            CardClosed::Withdrawn => Self::Withdrawn,
+            CardClosed::Expired => Self::Expired,
         }
     }
 }

@@ -51,6 +51,9 @@ pub const TURN_END_GRACE: Duration = Duration::from_secs(15);
 /// An idle segment that nobody watches parks after this long.
 pub const PARK_AFTER_ABSENCE: Duration = Duration::from_secs(2 * 60);
 
+/// An idle segment parks after this long, whoever watches: a page that was left open is no work.
+pub const PARK_WATCHED_AFTER: Duration = Duration::from_secs(30 * 60);
+
 /// How often an executor renews its lease.
 pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(4);
 

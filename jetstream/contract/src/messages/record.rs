@@ -2,7 +2,7 @@
 //! (`state`), in one order.
 
 use domain::Timestamp;
-use domain::ids::{AgentId, Epoch, MessageId, ProcessId, RecordSeq, TurnNo, UserId};
+use domain::ids::{AgentId, Epoch, MessageId, ProcessId, QuestionId, RecordSeq, TurnNo, UserId, WaitId};
 use domain::process::{Fact, Mode, PublicProcess, StopScope, TurnOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,10 +36,29 @@ pub enum InputKind {
         files: Vec<String>,
         mode: Mode,
     },
+    /// Every question of a card is answered.
+    Answer {
+        card: MessageId,
+        answers: Vec<Answer>,
+    },
     Stop {
         scope: StopScope,
     },
     Archive,
+    /// An operator tries again what needed attention.
+    Retry,
+    /// An operator gives the process up.
+    Fail {
+        why: String,
+    },
+}
+
+/// What was answered to a question, which stands here again so that nobody has to look it up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub question: QuestionId,
+    pub text: String,
+    pub answer: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +95,8 @@ pub enum Output {
     InHarness {
         frame: Uuid,
         inputs: Vec<RecordSeq>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fired: Vec<WaitId>,
     },
     TurnStarted {
         turn: TurnNo,
@@ -110,6 +131,11 @@ pub enum Output {
     Note {
         text: String,
     },
+    /// `tell_user` with questions.
+    Card {
+        card: MessageId,
+        questions: Vec<Question>,
+    },
     TurnEnded {
         turn: TurnNo,
         outcome: TurnOutcome,
@@ -119,6 +145,18 @@ pub enum Output {
     Notice {
         text: String,
     },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    pub id: QuestionId,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// Whether more than one option may be chosen.
+    pub multiple: bool,
+    /// Whether a text that is none of the options answers it.
+    pub free_text: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

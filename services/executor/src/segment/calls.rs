@@ -3,17 +3,31 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use domain::segment::Ask;
 use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
 
-use crate::tools::{Calls, Finish, Unavailable};
+use crate::tools::{Asked, Calls, NewQuestion, Unavailable};
 
 /// Calls that wait for the segment's loop; a model makes a few at once.
 const CALLS_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(super) enum Call {
-    Finish { summary: String, answer: oneshot::Sender<Finish> },
-    Tell { text: String, answer: oneshot::Sender<()> },
+    Ask {
+        ask: Ask,
+        answer: oneshot::Sender<Asked>,
+    },
+    Tell {
+        text: String,
+        answer: oneshot::Sender<()>,
+    },
+    /// `card` names the card for this call alone, however often the call is repeated.
+    Question {
+        questions: Vec<NewQuestion>,
+        card: String,
+        answer: oneshot::Sender<Asked>,
+    },
 }
 
 /// The segment's side.
@@ -50,10 +64,20 @@ impl CallDesk {
 
 #[async_trait]
 impl Calls for Handle {
-    async fn finish(&self, summary: String) -> Finish {
+    async fn ask(&self, ask: Ask) -> Asked {
         let (answer, answered) = oneshot::channel();
-        let gone = || Finish::Unavailable("the segment is ending; nothing was recorded".into());
-        if self.0.send(Call::Finish { summary, answer }).await.is_err() {
+        let gone = || Asked::Unavailable("the segment is ending; nothing was recorded".into());
+        if self.0.send(Call::Ask { ask, answer }).await.is_err() {
+            return gone();
+        }
+        answered.await.unwrap_or_else(|_| gone())
+    }
+
+    async fn question(&self, questions: Vec<NewQuestion>, call_id: Option<String>) -> Asked {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Asked::Unavailable("the segment is ending; nothing was asked".into());
+        let card = call_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        if self.0.send(Call::Question { questions, card, answer }).await.is_err() {
             return gone();
         }
         answered.await.unwrap_or_else(|_| gone())

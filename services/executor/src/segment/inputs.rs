@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use bus::{Nats, Reader, Seen, Start};
 use contract::Subject;
-use contract::messages::record::{InputEntry, InputKind, Output, OutputEntry};
+use contract::messages::record::{Answer, InputEntry, InputKind, Output, OutputEntry};
 use contract::subjects::filter;
 use contract::topology::RECORD;
 use domain::ids::RecordSeq;
 use domain::process::{State, WakeTrigger};
+use domain::segment::Contents;
 use service::telemetry::continue_from;
 use tracing::Span;
 use uuid::Uuid;
+
+use super::notes;
 
 /// Texts that were delivered are forgotten when this many are kept. What is undelivered is always fewer.
 const TEXTS_KEPT_MAX: usize = 4_096;
@@ -49,9 +52,14 @@ impl Inputs {
         loop {
             let Seen::Message(stored) = reader.next().await else { continue };
             let Ok(entry) = stored.decode::<InputEntry>() else { continue };
-            let InputKind::Message { text, files, .. } = entry.what else { continue };
+            let text = match entry.what {
+                InputKind::Message { text, files, .. } => with_files(text, &files),
+                InputKind::Answer { answers, .. } => answered(&answers),
+                InputKind::Stop { .. } | InputKind::Archive | InputKind::Retry | InputKind::Fail { .. } => {
+                    continue;
+                }
+            };
             let seq = RecordSeq(stored.sequence);
-            let text = with_files(text, &files);
             let bytes = text.len();
             while self.texts.len() >= TEXTS_KEPT_MAX {
                 self.texts.pop_first();
@@ -61,11 +69,13 @@ impl Inputs {
         }
     }
 
-    /// The text of one frame.
-    pub(super) fn text(&self, inputs: &[RecordSeq], wake: Option<WakeTrigger>) -> String {
-        let note = matches!(wake, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume)).then_some(CUT_OFF);
-        let texts = inputs.iter().filter_map(|input| self.texts.get(input)).map(|text| text.text.as_str());
-        note.into_iter().chain(texts).collect::<Vec<_>>().join("\n\n")
+    /// The text of one frame: what the runtime has to tell, then what was said.
+    pub(super) fn text(&self, contents: &Contents, wake: Option<WakeTrigger>, state: &State) -> String {
+        let cut_off = matches!(wake, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume));
+        let told = state.fired.iter().filter(|fired| contents.fired.contains(&fired.wait)).map(notes::fired);
+        let said = contents.inputs.iter().filter_map(|input| self.texts.get(input));
+        let parts = cut_off.then(|| CUT_OFF.to_owned()).into_iter().chain(told);
+        parts.chain(said.map(|text| text.text.clone())).collect::<Vec<_>>().join("\n\n")
     }
 
     /// The trace of the first input of a frame.
@@ -79,6 +89,14 @@ impl Inputs {
     }
 }
 
+/// The answers to a card, with what was asked.
+fn answered(answers: &[Answer]) -> String {
+    let one = |Answer { question, text, answer }: &Answer| {
+        format!("Answer to your question {question} ({}): {}", text.trim(), answer.join(", "))
+    };
+    answers.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
 /// Files are named behind the text, as data.
 fn with_files(text: String, files: &[String]) -> String {
     if files.is_empty() {
@@ -89,14 +107,15 @@ fn with_files(text: String, files: &[String]) -> String {
 }
 
 /// The frames that segments before this one wrote down for inputs that are still undelivered, oldest first.
-pub(super) async fn former_frames(nats: &Nats, state: &State) -> Vec<(Uuid, Vec<RecordSeq>)> {
+pub(super) async fn former_frames(nats: &Nats, state: &State) -> Vec<(Uuid, Contents)> {
+    // A frame of notes alone goes in under an id that follows from them, so it need not be looked up.
     let (Some(first), Some(volume)) = (state.undelivered.first(), state.volume) else { return Vec::new() };
     let outputs = Subject::RecordOut(state.key(), volume).to_string();
     let mut reader = Reader::open(nats, RECORD, outputs, Start::At(first.0));
     let mut frames = Vec::new();
     while let Seen::Message(stored) = reader.next().await {
-        if let Ok(OutputEntry { what: Output::InHarness { frame, inputs }, .. }) = stored.decode() {
-            frames.push((frame, inputs));
+        if let Ok(OutputEntry { what: Output::InHarness { frame, inputs, fired }, .. }) = stored.decode() {
+            frames.push((frame, Contents { inputs, fired }));
         }
     }
     frames
@@ -104,6 +123,10 @@ pub(super) async fn former_frames(nats: &Nats, state: &State) -> Vec<(Uuid, Vec<
 
 #[cfg(test)]
 mod tests {
+    use domain::Timestamp;
+    use domain::ids::{AgentId, ConversationId, MessageId, OrgId, QuestionId, UserId};
+    use domain::process::{Cause, ConversationKey, Decision, Harness, Input, Mode, StartWith, step};
+
     use super::*;
 
     fn inputs(texts: &[&str]) -> Inputs {
@@ -113,15 +136,30 @@ mod tests {
         Inputs { reader: None, texts: texts.collect() }
     }
 
+    fn state() -> State {
+        let key = ConversationKey { org: OrgId::UNKNOWN, conversation: ConversationId::UNKNOWN };
+        let start = Some(StartWith { harness: Harness::ClaudeCode, events: None });
+        let input = Input::Message { mode: Mode::Auto, start };
+        let cause = Cause::Input { seq: RecordSeq(1), from: UserId::UNKNOWN, agent: AgentId::UNKNOWN, input };
+        match step(key, None, cause, Timestamp::EPOCH) {
+            Ok(Decision::Append(step)) => step.state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn said(inputs: &[u64]) -> Contents {
+        Contents { inputs: inputs.iter().copied().map(RecordSeq).collect(), fired: Vec::new() }
+    }
+
     #[test]
     fn waiting_inputs_share_a_frame_in_their_order() {
         let inputs = inputs(&["one", "two"]);
-        assert_eq!(inputs.text(&[RecordSeq(1), RecordSeq(2)], Some(WakeTrigger::Message)), "one\n\ntwo");
+        assert_eq!(inputs.text(&said(&[1, 2]), Some(WakeTrigger::Message), &state()), "one\n\ntwo");
     }
 
     #[test]
     fn an_agent_that_was_cut_off_is_told_before_anything_else() {
-        let text = inputs(&["one"]).text(&[RecordSeq(1)], Some(WakeTrigger::ExecutorLost));
+        let text = inputs(&["one"]).text(&said(&[1]), Some(WakeTrigger::ExecutorLost), &state());
         assert!(text.starts_with("[xpander] You were interrupted") && text.ends_with("\n\none"), "{text}");
     }
 
@@ -129,5 +167,12 @@ mod tests {
     fn files_are_named_behind_the_text() {
         assert!(with_files("look".into(), &["a.md".into()]).ends_with("\n- a.md"));
         assert_eq!(with_files("look".into(), &[]), "look");
+    }
+
+    #[test]
+    fn an_answer_says_what_was_asked() {
+        let question = QuestionId::of(MessageId::UNKNOWN, 0);
+        let answer = Answer { question, text: "Which one? ".into(), answer: vec!["a".into(), "b".into()] };
+        assert_eq!(answered(&[answer]), format!("Answer to your question {question} (Which one?): a, b"));
     }
 }

@@ -2,7 +2,7 @@
 
 use contract::messages::record::{Output, PlanItem, PlanStatus};
 use domain::ids::{ConversationId, MessageId};
-use domain::process::TurnOutcome;
+use domain::process::{TaskKind, TurnOutcome};
 use domain::segment::Signal;
 use serde_json::Value;
 
@@ -68,9 +68,13 @@ impl Translator {
                 output(Output::ToolResult { id, output: Value::String(text), is_error })
             }
             What::PlanUpdated { items } => output(Output::Plan { items: items.into_iter().map(plan_item).collect() }),
-            What::BackgroundStarted { task, .. } => signal(Signal::TaskStarted { task }),
+            What::BackgroundStarted { task, command, .. } => {
+                signal(Signal::TaskStarted { task, kind: TaskKind::Command, label: command })
+            }
             What::BackgroundEnded { task, .. } => signal(Signal::TaskEnded { task }),
-            What::SubAgentStarted { id, .. } => signal(Signal::TaskStarted { task: id }),
+            What::SubAgentStarted { id, description, .. } => {
+                signal(Signal::TaskStarted { task: id, kind: TaskKind::SubAgent, label: description })
+            }
             What::SubAgentEnded { id, .. } => signal(Signal::TaskEnded { task: id }),
             What::Exited(exited) => signal(Signal::Ended { what: exited.to_string() }),
             What::Frozen => Translated { thaw: true, ..Translated::default() },

@@ -1,12 +1,13 @@
 //! `finish_process`: the only way by which an agent ends its process.
 
 use domain::policy::SUMMARY_MAX;
+use domain::segment::Ask;
 use rmcp::handler::server::tool::schema_for_type;
 use rmcp::model::{CallToolResult, JsonObject, Tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Calls, Finish, declined, read, said, unavailable};
+use super::{Asked, Calls, already_ended, declined, read, said, unavailable};
 
 pub(super) const NAME: &str = "finish_process";
 
@@ -44,14 +45,12 @@ pub(super) async fn call(calls: &dyn Calls, arguments: JsonObject) -> CallToolRe
             summary.len()
         ));
     }
-    match calls.finish(summary).await {
-        Finish::Finished => said("Recorded: the process is Completed. End your turn now."),
-        Finish::AlreadyFinished { outcome } => {
-            said(format!("The process is {outcome} already; this call changed nothing. End your turn now."))
-        }
-        Finish::Held { open } => said(format!(
-            "held: {open}. Nothing was recorded and the process stays open; call {NAME} again after that."
+    match calls.ask(Ask::Finish { summary }).await {
+        Asked::Done { .. } => said("Recorded: the process is Completed. End your turn now."),
+        Asked::AlreadyEnded { outcome } => already_ended(&outcome),
+        Asked::Refused { why } => said(format!(
+            "held: {why}. Nothing was recorded and the process stays open; call {NAME} again after that."
         )),
-        Finish::Unavailable(why) => unavailable(&why),
+        Asked::Unavailable(why) => unavailable(&why),
     }
 }

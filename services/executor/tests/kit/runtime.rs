@@ -6,9 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use domain::ids::{MessageId, QuestionId};
+use domain::segment::Ask;
 use executor::endpoint::{Credential, Endpoint};
 use executor::model_proxy::{ModelCall, ModelProxy, Provider};
-use executor::tools::{Calls, Finish, Tools, Unavailable};
+use executor::tools::{Asked, Calls, NewQuestion, Tools, Unavailable};
 use executor::volume::LockedDir;
 use scripted_model::{Script, ScriptedModel};
 use tokio::sync::watch;
@@ -32,9 +34,11 @@ pub(crate) struct Runtime {
 pub(crate) struct Segment {
     /// Each note, with the harness's id of the call.
     pub(crate) told: Mutex<Vec<(String, Option<String>)>>,
-    pub(crate) summaries: Mutex<Vec<String>>,
-    /// What the next calls of `finish_process` are answered; after these they succeed.
-    pub(crate) answers: Mutex<VecDeque<Finish>>,
+    /// What was asked of the log.
+    pub(crate) asked: Mutex<Vec<Ask>>,
+    pub(crate) questions: Mutex<Vec<NewQuestion>>,
+    /// What the next calls that ask are answered; after these they succeed.
+    pub(crate) answers: Mutex<VecDeque<Asked>>,
     /// Why notes are not taken now.
     pub(crate) closed: Mutex<Option<String>>,
     /// Calls wait while this is true.
@@ -45,14 +49,15 @@ impl Segment {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             told: Mutex::default(),
-            summaries: Mutex::default(),
+            asked: Mutex::default(),
+            questions: Mutex::default(),
             answers: Mutex::default(),
             closed: Mutex::default(),
             held: watch::Sender::new(false),
         })
     }
 
-    pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Finish>) {
+    pub(crate) fn answer(&self, answers: impl IntoIterator<Item = Asked>) {
         self.answers.lock().unwrap().extend(answers);
     }
 
@@ -61,7 +66,17 @@ impl Segment {
     }
 
     pub(crate) fn summaries(&self) -> Vec<String> {
-        self.summaries.lock().unwrap().clone()
+        let asked = self.asked.lock().unwrap();
+        let summary = |ask: &Ask| match ask {
+            Ask::Finish { summary } => Some(summary.clone()),
+            _ => None,
+        };
+        asked.iter().filter_map(summary).collect()
+    }
+
+    fn next_answer(&self, questions: Vec<QuestionId>) -> Asked {
+        let done = || Asked::Done { running: Vec::new(), questions };
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(done)
     }
 
     async fn released(&self) {
@@ -71,10 +86,17 @@ impl Segment {
 
 #[async_trait]
 impl Calls for Segment {
-    async fn finish(&self, summary: String) -> Finish {
+    async fn ask(&self, ask: Ask) -> Asked {
         self.released().await;
-        self.summaries.lock().unwrap().push(summary);
-        self.answers.lock().unwrap().pop_front().unwrap_or(Finish::Finished)
+        self.asked.lock().unwrap().push(ask);
+        self.next_answer(Vec::new())
+    }
+
+    async fn question(&self, questions: Vec<NewQuestion>, _call_id: Option<String>) -> Asked {
+        self.released().await;
+        let ids = (0..questions.len()).map(|place| QuestionId::of(MessageId::UNKNOWN, place)).collect();
+        self.questions.lock().unwrap().extend(questions);
+        self.next_answer(ids)
     }
 
     async fn tell(&self, text: String, call_id: Option<String>) -> Result<(), Unavailable> {

@@ -1,0 +1,158 @@
+//! A step says what is booked now. The timer that this asks for is compared with the one that is set.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start};
+use contract::Subject;
+use contract::messages::timer::Timer;
+use contract::subjects::filter;
+use contract::topology::{PROCESS, TIMERS};
+use domain::Timestamp;
+use domain::ids::{OrgId, ProcessId, WaitId};
+use domain::process::{State, Step};
+use service::Runtime;
+
+/// Where the broker is told when and on what a message is to be stored again.
+const SCHEDULE: &str = "Nats-Schedule";
+const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
+
+/// How often what could not be set is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+pub(crate) struct Scheduler {
+    port: Arc<dyn Port>,
+    /// The timers that are set.
+    set: HashMap<ProcessId, Set>,
+    /// Processes whose timer is not what it ought to be, with what it ought to be.
+    behind: HashMap<ProcessId, Wanted>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Set {
+    org: OrgId,
+    wait: WaitId,
+    at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+enum Wanted {
+    Timer(Timer),
+    Nothing,
+}
+
+/// Follows the log until the shutdown begins.
+pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
+    let check = runtime.health.check("scheduler");
+    let stop = runtime.shutdown.draining_token();
+    let mut scheduler =
+        Scheduler { port: Arc::new(nats.clone()), set: HashMap::new(), behind: HashMap::new() };
+    scheduler.read_set(&nats).await;
+    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
+    let mut caught_up = false;
+    loop {
+        let unsettled = caught_up && !scheduler.behind.is_empty();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            seen = steps.next() => match seen {
+                Seen::CaughtUp => {
+                    caught_up = true;
+                    scheduler.settle().await;
+                    check.ready();
+                }
+                Seen::Message(stored) => match stored.decode::<Step>() {
+                    Ok(step) => {
+                        scheduler.on_step(&step.state, step.at);
+                        if caught_up {
+                            scheduler.settle().await;
+                        }
+                    }
+                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
+                },
+            },
+            () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => scheduler.settle().await,
+        }
+    }
+}
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// What was set before this instance began.
+    async fn read_set(&mut self, nats: &Nats) {
+        let mut reader = Reader::open(nats, TIMERS, filter::all_timers(), Start::LastOfEach);
+        while let Seen::Message(stored) = reader.next().await {
+            if let Ok(Timer { key, process, wait, at }) = stored.decode() {
+                self.set.insert(process, Set { org: key.org, wait, at });
+                // Until a step says that it is still booked.
+                self.behind.insert(process, Wanted::Nothing);
+            }
+        }
+    }
+
+    fn on_step(&mut self, state: &State, at: Timestamp) {
+        let process = state.process;
+        let wanted = wanted(state);
+        let set = self.set.get(&process).copied();
+        match (&wanted, set) {
+            (Wanted::Timer(timer), Some(set)) if (timer.wait, timer.at) == (set.wait, set.at) => {
+                self.behind.remove(&process);
+            }
+            (Wanted::Nothing, None) => drop(self.behind.remove(&process)),
+            // It has rung, and is gone by itself.
+            (Wanted::Nothing, Some(set)) if set.at <= at => {
+                self.set.remove(&process);
+                self.behind.remove(&process);
+            }
+            _ => drop(self.behind.insert(process, wanted)),
+        }
+    }
+
+    /// Sets and takes back what is behind. What fails stays behind.
+    async fn settle(&mut self) {
+        let behind: Vec<_> = self.behind.iter().map(|(process, wanted)| (*process, wanted.clone())).collect();
+        for (process, wanted) in behind {
+            let settled = self.settle_one(process, wanted).await;
+            match settled {
+                Ok(()) => drop(self.behind.remove(&process)),
+                Err(error) => {
+                    tracing::warn!(%process, %error, "a timer waits for the broker");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn settle_one(&mut self, process: ProcessId, wanted: Wanted) -> Result<(), BusError> {
+        let before = self.set.get(&process).copied();
+        if let Wanted::Timer(timer) = wanted {
+            let (org, wait, at) = (timer.key.org, timer.wait, timer.at);
+            let mut message = Outgoing::message(&Subject::Timer(org, process, wait), &timer);
+            message.headers.push((SCHEDULE, format!("@at {at}")));
+            message.headers.push((SCHEDULE_TARGET, Subject::Due(org, process, wait).to_string()));
+            self.port.publish(message).await?;
+            self.set.insert(process, Set { org, wait, at });
+            if before.is_none_or(|before| before.wait == wait) {
+                return Ok(());
+            }
+        }
+        if let Some(before) = before {
+            let subject = Subject::Timer(before.org, process, before.wait).to_string();
+            self.port.purge(TIMERS, &subject, 0).await?;
+            if self.set.get(&process) == Some(&before) {
+                self.set.remove(&process);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The timer that a state asks for. One whose time has passed is set all the same: it rings at once.
+fn wanted(state: &State) -> Wanted {
+    let booked = state.wait.as_ref().filter(|_| state.is_live());
+    match booked.and_then(|wait| Some((wait.id, wait.due_at()?))) {
+        Some((wait, at)) => Wanted::Timer(Timer { key: state.key(), process: state.process, wait, at }),
+        None => Wanted::Nothing,
+    }
+}
