@@ -4,6 +4,7 @@
 
 mod dev;
 mod history;
+mod question;
 mod sandbox;
 mod steer;
 mod stop;
@@ -11,3 +12,4 @@ mod stream;
 mod task;
 mod trace;
 mod user_namespaces;
+mod wait;

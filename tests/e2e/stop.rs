@@ -88,7 +88,7 @@ async fn stopping_a_process_frees_its_slot_and_returns_what_was_not_read() {
     assert_eq!(stop(&api, &agent, &conversation, "process").await, 409);
     assert_eq!(stop(&api, &agent, &conversation, "turn").await, 409);
     // The sandbox goes with the process.
-    eventually("no sandbox", Duration::from_secs(15), async || match sandboxes(&installation) {
+    eventually("no sandbox", Duration::from_secs(15), async || match installation.sandboxes() {
         0 => Ok(()),
         n => Err(n),
     })
@@ -142,7 +142,7 @@ async fn between_two_processes_of_a_chain_only_one_harness_works_in_the_tree() {
         tokio::select! {
             () = &mut consumed => break,
             () = tokio::time::sleep(Duration::from_millis(5)) => {
-                most = most.max(sandboxes(&installation));
+                most = most.max(installation.sandboxes());
                 let record = installation.model.requests();
                 overlapped |= record.iter().any(|request| request.contains("goodbye is near"));
                 if overlapped {
@@ -171,24 +171,4 @@ fn slow_goodbye() -> scripted_model::Script {
             _ => Reply::text("heard"),
         })
     })
-}
-
-/// The sandboxes that this installation's executor has running. Each is a bubblewrap that the executor started, and a
-/// child of the same name until that becomes the shim.
-fn sandboxes(installation: &Installation) -> usize {
-    let volume = installation.volume(0);
-    let volume = volume.to_string_lossy();
-    let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
-        .expect("/proc")
-        .flatten()
-        .filter_map(|entry| {
-            let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-            let is_bwrap = command.split(|byte| *byte == 0).next()?.ends_with(b"bwrap");
-            (is_bwrap && String::from_utf8_lossy(&command).contains(&*volume)).then_some(())?;
-            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-            let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-            Some((entry.file_name().to_str()?.parse().ok()?, parent.trim().parse().ok()?))
-        })
-        .collect();
-    all.iter().filter(|(_, parent)| all.iter().all(|(pid, _)| pid != parent)).count()
 }

@@ -177,6 +177,26 @@ impl Installation {
         self.programs.insert(role.to_owned(), Program { child, url });
     }
 
+    /// The sandboxes that the first executor has running. Each is a bubblewrap that the executor started, and a child of
+    /// the same name until that becomes the shim.
+    pub fn sandboxes(&self) -> usize {
+        let volume = self.volume(0);
+        let volume = volume.to_string_lossy();
+        let all: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+            .expect("/proc")
+            .flatten()
+            .filter_map(|entry| {
+                let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+                let is_bwrap = command.split(|byte| *byte == 0).next()?.ends_with(b"bwrap");
+                (is_bwrap && String::from_utf8_lossy(&command).contains(&*volume)).then_some(())?;
+                let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+                let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+                Some((entry.file_name().to_str()?.parse().ok()?, parent.trim().parse().ok()?))
+            })
+            .collect();
+        all.iter().filter(|(_, parent)| all.iter().all(|(pid, _)| pid != parent)).count()
+    }
+
     #[expect(clippy::disallowed_methods, reason = "a program gets the PATH of the test that starts it")]
     fn environment(&self, role: &str) -> Vec<(String, String)> {
         let own = self.dir.path().join(role);

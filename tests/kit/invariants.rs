@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use domain::ids::{ProcessId, RecordSeq};
 use domain::process::{
-    Cause, ConversationKey, Decision, Fact, Input, ParkReason, Phase, SegmentEvent, State, Step, StopScope,
-    step,
+    CardClosed, Cause, ConversationKey, Decision, ExitReason, Fact, Input, ParkReason, Phase, SegmentEvent,
+    State, Step, StopScope, Wait, WaitClosed, step,
 };
 
 /// A breach, with what shows it.
@@ -15,10 +15,12 @@ pub struct Breach(pub &'static str, pub String);
 
 type Check = fn(ConversationKey, &[Step]) -> Result<(), String>;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 9] = [
     ("I1 one live epoch per conversation", one_live_epoch),
     ("I2 an input ends in exactly one step, in order", each_input_one_step),
     ("I3 a process ends only by finish or stop", ends_only_when_told),
+    ("I4 a wait is over once and never early", waits_are_over_once),
+    ("I9 a finish is held while work is open", finish_is_held),
     ("I10 only legal transitions", legal_transitions),
     ("I12 parked means that nothing waits, or that a person has to act", parked_is_quiet),
     ("I14 the log replayed equals the state", replays),
@@ -91,6 +93,61 @@ fn ends_only_when_told(_: ConversationKey, log: &[Step]) -> Result<(), String> {
         };
         if ended && !told {
             return Err(format!("ended by {:?}", after.cause));
+        }
+    }
+    Ok(())
+}
+
+/// Booked once, closed once, not before its time where a timer rang, and told once.
+fn waits_are_over_once(_: ConversationKey, log: &[Step]) -> Result<(), String> {
+    let (mut open, mut told) = (BTreeMap::new(), BTreeMap::new());
+    for (place, at) in log.iter().enumerate() {
+        for fact in &at.facts {
+            match fact {
+                Fact::WaitBooked { wait } => {
+                    if open.insert(*wait, true).is_some() {
+                        return Err(format!("{wait} was booked twice"));
+                    }
+                }
+                Fact::WaitClosed { wait, closed } => {
+                    if open.insert(*wait, false) != Some(true) {
+                        return Err(format!("{wait} was closed ({closed:?}) while it was not open"));
+                    }
+                    let before = place.checked_sub(1).and_then(|before| log[before].state.wait.as_ref());
+                    let due = before.and_then(Wait::due_at);
+                    if matches!(at.cause, Cause::Due { .. }) && due.is_none_or(|due| at.at < due) {
+                        return Err(format!("{wait} fired at {} and was due at {due:?}", at.at));
+                    }
+                }
+                Fact::Consumed { fired, .. } => {
+                    for wait in fired {
+                        if told.insert(*wait, ()).is_some() {
+                            return Err(format!("{wait} was told twice"));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What ends by the agent's own call leaves nothing unread, unanswered or booked.
+fn finish_is_held(_: ConversationKey, log: &[Step]) -> Result<(), String> {
+    for at in log {
+        let by_the_agent =
+            |fact: &Fact| matches!(fact, Fact::Ended { exit } if exit.reason == ExitReason::FinishProcess);
+        let left_open = |fact: &Fact| {
+            matches!(
+                fact,
+                Fact::Returned { .. }
+                    | Fact::WaitClosed { closed: WaitClosed::Ended, .. }
+                    | Fact::CardClosed { closed: CardClosed::Expired, .. }
+            )
+        };
+        if at.facts.iter().any(by_the_agent) && at.facts.iter().any(left_open) {
+            return Err(format!("finished with {:?}", at.facts));
         }
     }
     Ok(())

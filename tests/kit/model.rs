@@ -6,6 +6,9 @@
 //! * `note TEXT` posts a note;
 //! * `finish SUMMARY` finishes, and says what it was answered;
 //! * `twice SUMMARY` finishes twice in one turn;
+//! * `wait SECONDS` waits for a time and ends its turn;
+//! * `ask QUESTION` asks, and `need QUESTION` asks and waits for the answer;
+//! * `back COMMAND` runs a shell command in the background;
 //! * `slow TEXT` streams words until the gate `slow` is opened.
 
 use std::time::Duration;
@@ -40,6 +43,27 @@ fn answer(request: &RequestView) -> Reply {
             Reply::tool("mcp/finish_process", json!({ "summary": "again" }))
         }
         ("finish" | "twice", true) => Reply::text(format!("finishing was answered: {result}")),
+        ("wait", false) => {
+            let until = crate::now().plus(Duration::from_secs_f64(argument.parse().unwrap_or(0.0)));
+            Reply::tool("mcp/wait_for", json!({ "reason": "as told", "until": until }))
+        }
+        ("wait", true) => Reply::text(format!("waiting was answered: {result}")),
+        ("ask" | "need", false) => Reply::tool(
+            "mcp/tell_user",
+            json!({ "text": "I need to know", "questions": [{ "text": argument }] }),
+        ),
+        ("need", true) if results(request) < 2 => {
+            let asked =
+                result.split(['.', ' ', ',']).find(|word| word.starts_with("qst_")).unwrap_or_default();
+            let event = json!({ "source": "question", "id": asked });
+            Reply::tool("mcp/wait_for", json!({ "reason": "the answer", "event": event }))
+        }
+        ("ask" | "need", true) => Reply::text(format!("asking was answered: {result}")),
+        ("back", false) => Reply::tool(
+            "shell",
+            json!({ "command": argument, "description": "as told", "run_in_background": true }),
+        ),
+        ("back", true) => Reply::text("it runs"),
         ("slow", _) => Reply::text(argument).chunked(WORD_PAUSE).held("slow"),
         ("plan", false) => Reply::tool("TaskCreate", json!({ "subject": argument, "description": argument })),
         ("say", _) => Reply::text(argument).chunked(WORD_PAUSE),

@@ -1,10 +1,11 @@
 //! Random causes, legal or not, from two executors with two lives each.
 
 use domain::Timestamp;
-use domain::ids::{Epoch, RecordSeq, ReportNo};
+use domain::ids::{Epoch, EventSeq, MessageId, QuestionId, RecordSeq, ReportNo, WaitId};
 use domain::process::{
-    Cause, ConversationKey, Decision, Input, LossReason, Mode, ParkReason, Phase, SegmentEvent, Session,
-    State, Step, StopScope, TurnOutcome, step,
+    Card, Cause, ConversationKey, Decision, EventDigest, EventKey, Input, LossReason, Mode, OpenQuestion,
+    ParkReason, Phase, SegmentEvent, Session, State, Step, StopScope, TaskKind, TurnOutcome, WaitOn,
+    WaitRequest, step,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,6 +37,20 @@ enum Happening {
         executor: u16,
         late: u64,
     },
+    /// An event for the booked wait, or for one that is booked no more.
+    Fire {
+        stale: bool,
+    },
+    Due {
+        stale: bool,
+    },
+    /// An answer to the first open card, or to none.
+    Answer {
+        right: bool,
+    },
+    Retry,
+    Fail,
+    Hours(u32),
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +60,12 @@ enum Event {
     TurnStarted,
     TurnEnded(TurnOutcome),
     Noted,
+    Wait(Option<u32>),
+    CancelWait,
+    Ask(usize),
+    Withdraw,
+    TaskStarted(u8),
+    TaskEnded(u8),
     Finish,
     Park { attention: bool, unfinished: bool },
 }
@@ -73,6 +94,7 @@ impl World {
     }
 
     fn cause(&mut self, happening: &Happening) -> Cause {
+        let open = self.state().and_then(|state| state.cards.first().cloned());
         let mut numbered = |cause: &dyn Fn(u64) -> Cause| {
             self.seq += 3;
             cause(self.seq)
@@ -94,6 +116,26 @@ impl World {
                 let events = events.iter().map(|event| self.event(event)).collect();
                 life.report(epoch.0, n, events)
             }
+            Happening::Fire { stale } => {
+                let wait = self.wait(*stale);
+                self.seq += 1;
+                Cause::Happened { wait, event: Box::new(comment(self.seq)) }
+            }
+            Happening::Due { stale } => Cause::Due { wait: self.wait(*stale) },
+            Happening::Answer { right } => {
+                let open = open.filter(|_| *right);
+                let card = open.as_ref().map_or(MessageId::UNKNOWN, |card| card.id);
+                let questions: Vec<_> =
+                    open.iter().flat_map(|card| &card.questions).map(|open| open.id).collect();
+                numbered(&|seq| input(seq, Input::Answer { card, questions: questions.clone() }))
+            }
+            Happening::Retry => numbered(&|seq| input(seq, Input::Retry)),
+            Happening::Fail => numbered(&|seq| input(seq, Input::Fail { why: "given up".into() })),
+            // Time passes, and an old input is rung again.
+            Happening::Hours(hours) => {
+                self.now = self.now.plus(std::time::Duration::from_secs(u64::from(*hours) * 3_600));
+                message_as(0, Mode::Auto)
+            }
             Happening::Lost { executor, late } => Cause::Lost {
                 executor: domain::ids::ExecutorId(*executor),
                 epoch: self.epoch(*late),
@@ -102,11 +144,48 @@ impl World {
         }
     }
 
+    /// The booked wait, or one that nobody booked.
+    fn wait(&self, stale: bool) -> WaitId {
+        let booked = self.state().and_then(|state| state.wait.as_ref()).map(|wait| wait.id);
+        booked.filter(|_| !stale).unwrap_or(WaitId::UNKNOWN)
+    }
+
     fn event(&self, event: &Event) -> SegmentEvent {
         match event {
+            Event::Wait(minutes) => {
+                let on = match minutes {
+                    Some(minutes) => WaitOn::Time {
+                        until: self.now.plus(std::time::Duration::from_secs(u64::from(*minutes) * 60)),
+                    },
+                    None => WaitOn::Event { event: pull_request(), kinds: Vec::new(), timeout: None },
+                };
+                SegmentEvent::Wait(WaitRequest { reason: "the build".into(), on })
+            }
+            Event::CancelWait => SegmentEvent::CancelWait,
+            Event::Ask(count) => {
+                let card = MessageId::of_output(self.key.conversation, &format!("card/{}", self.log.len()));
+                let question =
+                    |place| OpenQuestion { id: QuestionId::of(card, place), free_text: place == 0 };
+                SegmentEvent::Asked(Card { id: card, questions: (0..*count).map(question).collect() })
+            }
+            Event::Withdraw => {
+                let cards = self.state().map(|state| state.cards.clone()).unwrap_or_default();
+                let first = cards.first().and_then(|card| card.questions.first());
+                SegmentEvent::Withdrawn { questions: first.map(|open| open.id).into_iter().collect() }
+            }
+            Event::TaskStarted(task) => SegmentEvent::TaskStarted {
+                task: task.to_string(),
+                kind: if task % 2 == 0 { TaskKind::Command } else { TaskKind::SubAgent },
+                label: "make".into(),
+            },
+            Event::TaskEnded(task) => SegmentEvent::TaskEnded { task: task.to_string() },
             Event::Ready => SegmentEvent::Ready { session: Session { id: "s".into(), version: "1".into() } },
             Event::ConsumeSome(count) => SegmentEvent::Consumed {
                 inputs: self.state().map(|s| s.deliverable().take(*count).collect()).unwrap_or_default(),
+                fired: self
+                    .state()
+                    .map(|s| s.fired.iter().map(|fired| fired.wait).collect())
+                    .unwrap_or_default(),
             },
             Event::TurnStarted => SegmentEvent::TurnStarted,
             Event::TurnEnded(outcome) => SegmentEvent::TurnEnded { outcome: *outcome },
@@ -115,10 +194,13 @@ impl World {
             Event::Park { attention: true, unfinished } => SegmentEvent::Park {
                 reason: ParkReason::NeedsAttention { what: "mend it".into() },
                 unfinished: *unfinished,
+                events: Some(EventSeq(self.seq)),
             },
-            Event::Park { attention: false, unfinished } => {
-                SegmentEvent::Park { reason: ParkReason::Absent, unfinished: *unfinished }
-            }
+            Event::Park { attention: false, unfinished } => SegmentEvent::Park {
+                reason: ParkReason::Absent,
+                unfinished: *unfinished,
+                events: Some(EventSeq(self.seq)),
+            },
         }
     }
 
@@ -167,6 +249,23 @@ impl World {
     }
 }
 
+fn pull_request() -> EventKey {
+    EventKey::Github { repo: "o/r".into(), number: 7 }
+}
+
+fn comment(seq: u64) -> EventDigest {
+    EventDigest {
+        seq: EventSeq(seq),
+        key: pull_request(),
+        kind: "issue_comment.created".into(),
+        summary: "a comment".into(),
+        url: None,
+        author: Some("mallory".into()),
+        association: Some("NONE".into()),
+        text: Some("x".repeat(1_000)),
+    }
+}
+
 fn lives() -> [Life; 4] {
     [Life::new(0, 1), Life::new(0, 2), Life::new(1, 3), Life::new(1, 4)]
 }
@@ -181,6 +280,12 @@ fn event() -> impl Strategy<Value = Event> {
         outcome.prop_map(Event::TurnEnded),
         Just(Event::Noted),
         Just(Event::Finish),
+        proptest::option::of(0_u32..240).prop_map(Event::Wait),
+        Just(Event::CancelWait),
+        (1_usize..6).prop_map(Event::Ask),
+        Just(Event::Withdraw),
+        (0_u8..4).prop_map(Event::TaskStarted),
+        (0_u8..4).prop_map(Event::TaskEnded),
         (any::<bool>(), any::<bool>())
             .prop_map(|(attention, unfinished)| Event::Park { attention, unfinished }),
     ]
@@ -202,6 +307,12 @@ fn happening() -> impl Strategy<Value = Happening> {
         16 => (0_usize..4, vec(event(), 1..4), skew, late.clone())
             .prop_map(|(life, events, skew, late)| Happening::Report { life, events, skew, late }),
         1 => (0_u16..2, late).prop_map(|(executor, late)| Happening::Lost { executor, late }),
+        4 => prop::bool::weighted(0.2).prop_map(|stale| Happening::Fire { stale }),
+        4 => prop::bool::weighted(0.2).prop_map(|stale| Happening::Due { stale }),
+        3 => prop::bool::weighted(0.8).prop_map(|right| Happening::Answer { right }),
+        1 => Just(Happening::Retry),
+        1 => Just(Happening::Fail),
+        2 => (1_u32..6).prop_map(Happening::Hours),
     ]
 }
 
@@ -222,13 +333,16 @@ proptest! {
             let Cause::Input { seq, input, .. } = &at.cause else { continue };
             let ends = fates.get(seq).map_or(0, Vec::len);
             match input {
-                Input::Message { .. } => prop_assert_eq!(ends, 1, "message {} ends as {:?}; live: {}", seq, fates.get(seq), live),
+                Input::Message { .. } | Input::Answer { .. } => prop_assert_eq!(ends, 1, "message {} ends as {:?}; live: {}", seq, fates.get(seq), live),
                 Input::Duplicate { .. } | Input::Dead { .. } => prop_assert_eq!(ends, 1),
-                Input::Stop { .. } | Input::Archive => prop_assert!(ends <= 1),
+                Input::Stop { .. } | Input::Archive | Input::Retry | Input::Fail { .. } => {
+                    prop_assert!(ends <= 1);
+                }
             }
         }
         let undelivered = world.state().map_or(0, |state| state.undelivered.len());
         prop_assert_eq!(undelivered, 0);
+        prop_assert!(world.state().is_none_or(|state| !state.has_unread()));
         // A state stays small however much has happened.
         if let Some(state) = world.state() {
             prop_assert!(serde_json::to_vec(state).unwrap().len() < 16 * 1024);

@@ -61,7 +61,7 @@ impl Story {
         story.reports(vec![
             SegmentEvent::Ready { session: Session { id: "s1".into(), version: "2.1".into() } },
             SegmentEvent::TurnStarted,
-            SegmentEvent::Consumed { inputs: vec![domain::ids::RecordSeq(1)] },
+            SegmentEvent::Consumed { inputs: vec![domain::ids::RecordSeq(1)], fired: Vec::new() },
         ]);
         story
     }
@@ -76,7 +76,7 @@ fn finish() -> SegmentEvent {
 }
 
 fn absent(unfinished: bool) -> SegmentEvent {
-    SegmentEvent::Park { reason: ParkReason::Absent, unfinished }
+    SegmentEvent::Park { reason: ParkReason::Absent, unfinished, events: None }
 }
 
 #[test]
@@ -169,7 +169,8 @@ fn a_message_that_came_while_it_parked_wakes_it_at_once() {
 #[test]
 fn a_turn_cut_by_a_drain_goes_on_and_attention_waits_for_a_person() {
     let mut story = Story::working();
-    let drained = story.reports(vec![SegmentEvent::Park { reason: ParkReason::Drain, unfinished: true }]);
+    let drained =
+        story.reports(vec![SegmentEvent::Park { reason: ParkReason::Drain, unfinished: true, events: None }]);
     assert!(matches!(
         drained.state.phase,
         Phase::Waking { trigger: WakeTrigger::Resume, class: WakeClass::Resume, .. }
@@ -177,7 +178,7 @@ fn a_turn_cut_by_a_drain_goes_on_and_attention_waits_for_a_person() {
 
     let mut story = Story::claimed();
     let reason = ParkReason::NeedsAttention { what: "allow user namespaces".into() };
-    story.reports(vec![SegmentEvent::Park { reason, unfinished: true }]);
+    story.reports(vec![SegmentEvent::Park { reason, unfinished: true, events: None }]);
     assert_eq!(story.state().substate(), Some(Substate::NeedsAttention));
     assert_eq!(story.state().undelivered.len(), 1, "the first message is kept for the next wake");
     assert!(story.state().public().next.starts_with("allow user namespaces"));

@@ -67,6 +67,11 @@ pub mod filter {
         super::Subject::RecordIn(key).to_string()
     }
 
+    /// Everything that segments said of a conversation.
+    pub fn outputs(key: ConversationKey) -> String {
+        format!("record.{}.{}.out.*", key.org, key.conversation)
+    }
+
     /// The logs of all processes of a conversation: what an append is compared with.
     pub fn log(key: ConversationKey) -> String {
         format!("process.{}.{}.*", key.org, key.conversation)
@@ -250,7 +255,7 @@ mod tests {
         };
         let process = ProcessId::started_by(key.conversation, RecordSeq(3));
         let executor = ExecutorId(4);
-        let wait = WaitId::booked_by(process, domain::ids::Epoch(5), domain::ids::ReportNo(6));
+        let wait = WaitId::booked_by(process, domain::ids::Epoch(5), domain::ids::ReportNo(6), 0);
         let mut all = vec![
             Subject::Timer(key.org, process, wait),
             Subject::Due(key.org, process, wait),

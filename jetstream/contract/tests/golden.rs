@@ -1,6 +1,6 @@
 //! What stands on the bus, byte for byte. A difference here is a new format: readers of the old one are still running,
 //! and parked messages are weeks old.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a suite fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 use contract::buckets::{
     Access, Agent, Conversation, Delivery, HeldSegment, Key, Lease, PermissionMode, Role, SecretHash,
@@ -9,17 +9,20 @@ use contract::messages::assign::Assignment;
 use contract::messages::audit::{AuditEntry, Audited};
 use contract::messages::live::{Beat, Delta};
 use contract::messages::record::{
-    Author, DatedFact, InputEntry, InputKind, Output, OutputEntry, PlanItem, PlanStatus, Source, StateEntry,
+    Answer, Author, DatedFact, InputEntry, InputKind, Output, OutputEntry, PlanItem, PlanStatus, Question,
+    Source, StateEntry,
 };
 use contract::messages::segment::SegmentReport;
+use contract::messages::timer::Timer;
 use domain::Timestamp;
 use domain::ids::{
-    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, KeyId, MessageId, OrgId, ProcessId, RecordSeq,
-    Renewal, ReportNo, TurnNo, UserId,
+    AgentId, ConversationId, Epoch, EventSeq, ExecutorId, Incarnation, KeyId, MessageId, OrgId, ProcessId,
+    QuestionId, RecordSeq, Renewal, ReportNo, TurnNo, UserId, WaitId,
 };
 use domain::process::{
-    Cause, ConversationKey, Decision, Harness, Input, Mode, ParkReason, Report, SegmentEvent, Session,
-    StartWith, State, Step, StopScope, TurnOutcome, WakeClass, step,
+    Card, Cause, ConversationKey, Decision, EventDigest, EventKey, Harness, Input, Mode, OpenQuestion,
+    ParkReason, Report, SegmentEvent, Session, StartWith, State, Step, StopScope, TaskKind, TurnOutcome,
+    WaitOn, WaitRequest, WakeClass, step,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +35,8 @@ const AGENT: AgentId = AgentId::from_uuid(Uuid::from_u128(0x0c));
 const CONVERSATION: ConversationId = ConversationId::from_uuid(Uuid::from_u128(0x0d));
 const KEY: ConversationKey = ConversationKey { org: ORG, conversation: CONVERSATION };
 const INCARNATION: Incarnation = Incarnation(Uuid::from_u128(0x0e));
+
+const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 fn at() -> Timestamp {
     "2026-12-01T09:00:00.125Z".parse().unwrap()
@@ -66,18 +71,88 @@ fn every_event() -> Vec<SegmentEvent> {
     vec![
         SegmentEvent::Claim { renewal: Renewal(4) },
         SegmentEvent::Ready { session: Session { id: "0b5e".into(), version: "2.1.197".into() } },
-        SegmentEvent::Consumed { inputs: vec![RecordSeq(11)] },
+        SegmentEvent::Consumed { inputs: vec![RecordSeq(11)], fired: Vec::new() },
         SegmentEvent::TurnStarted,
         SegmentEvent::TurnEnded { outcome: TurnOutcome::Interrupted },
         SegmentEvent::Noted { text: "half way".into() },
         SegmentEvent::Finish { summary: "done".into() },
-        SegmentEvent::Park { reason: ParkReason::Absent, unfinished: false },
-        SegmentEvent::Park { reason: ParkReason::Drain, unfinished: true },
+        SegmentEvent::Park { reason: ParkReason::Absent, unfinished: false, events: None },
+        SegmentEvent::Park { reason: ParkReason::Drain, unfinished: true, events: None },
         SegmentEvent::Park {
             reason: ParkReason::NeedsAttention { what: "mend it".into() },
             unfinished: true,
+            events: Some(EventSeq(40)),
         },
+        SegmentEvent::TaskStarted { task: "b1".into(), kind: TaskKind::Command, label: "make".into() },
+        SegmentEvent::TaskEnded { task: "b1".into() },
+        SegmentEvent::Wait(WaitRequest { reason: "the build".into(), on: WaitOn::Time { until: at() } }),
+        SegmentEvent::Wait(WaitRequest {
+            reason: "the review".into(),
+            on: WaitOn::Event {
+                event: pull_request(),
+                kinds: vec!["pull_request.closed".into()],
+                timeout: Some(at()),
+            },
+        }),
+        SegmentEvent::CancelWait,
+        SegmentEvent::Asked(card()),
+        SegmentEvent::Withdrawn { questions: vec![card().questions[0].id] },
     ]
+}
+
+fn pull_request() -> EventKey {
+    EventKey::Github { repo: "owner/name".into(), number: 7 }
+}
+
+fn card() -> Card {
+    let card = message_id();
+    Card { id: card, questions: vec![OpenQuestion { id: QuestionId::of(card, 0), free_text: true }] }
+}
+
+/// A process that works, asks, waits, and is woken by what it waited for.
+fn a_wait() -> Vec<Step> {
+    let start = Some(StartWith { harness: Harness::ClaudeCode, events: Some(EventSeq(3)) });
+    let wait = WaitOn::Event { event: pull_request(), kinds: Vec::new(), timeout: Some(at().plus(DAY)) };
+    let booked = WaitRequest { reason: "the review".into(), on: wait };
+    let tasks = every_event()[10..12].to_vec();
+    let mut told = vec![
+        input(11, Input::Message { mode: Mode::Auto, start }),
+        Cause::Report(report(1, vec![SegmentEvent::Claim { renewal: Renewal(4) }])),
+        Cause::Report(report(2, every_event()[1..4].to_vec())),
+        Cause::Report(report(3, tasks)),
+        Cause::Report(report(4, vec![SegmentEvent::Asked(card())])),
+        Cause::Report(report(5, vec![SegmentEvent::Finish { summary: "too early".into() }])),
+        input(15, Input::Answer { card: message_id(), questions: vec![card().questions[0].id] }),
+        input(16, Input::Answer { card: message_id(), questions: vec![card().questions[0].id] }),
+        Cause::Report(report(
+            6,
+            vec![SegmentEvent::Consumed { inputs: vec![RecordSeq(15)], fired: Vec::new() }],
+        )),
+        Cause::Report(report(7, vec![SegmentEvent::Wait(booked)])),
+        Cause::Report(report(
+            8,
+            vec![SegmentEvent::Park {
+                reason: ParkReason::WaitEvent,
+                unfinished: false,
+                events: Some(EventSeq(9)),
+            }],
+        )),
+    ];
+    let booked = told_by(told.clone()).last().and_then(|step| step.state.wait.clone()).expect("a wait").id;
+    let event = EventDigest {
+        seq: EventSeq(12),
+        key: pull_request(),
+        kind: "issue_comment.created".into(),
+        summary: "A comment was created.".into(),
+        url: Some("https://github.com/owner/name/pull/7".into()),
+        author: Some("someone".into()),
+        association: Some("MEMBER".into()),
+        text: Some("Looks good.".into()),
+    };
+    told.push(Cause::Happened { wait: booked, event: Box::new(event) });
+    told.push(input(17, Input::Fail { why: "given up".into() }));
+    told.push(input(18, Input::Retry));
+    told_by(told)
 }
 
 fn input(seq: u64, input: Input) -> Cause {
@@ -104,6 +179,10 @@ fn a_life() -> Vec<Step> {
         input(24, Input::Archive),
         input(25, Input::Message { mode: Mode::Auto, start }),
     ];
+    told_by(causes)
+}
+
+fn told_by(causes: Vec<Cause>) -> Vec<Step> {
     let mut state: Option<State> = None;
     causes
         .into_iter()
@@ -120,6 +199,7 @@ fn a_life() -> Vec<Step> {
 #[test]
 fn steps() {
     golden("step", &a_life());
+    golden("step_wait", &a_wait());
 }
 
 #[test]
@@ -148,10 +228,24 @@ fn record() {
             }),
             said(InputKind::Stop { scope: StopScope::Process }),
             said(InputKind::Archive),
+            said(InputKind::Answer {
+                card: message_id(),
+                answers: vec![Answer {
+                    question: card().questions[0].id,
+                    text: "Which?".into(),
+                    answer: vec!["a".into()],
+                }],
+            }),
+            said(InputKind::Retry),
+            said(InputKind::Fail { why: "given up".into() }),
         ],
     );
     let outputs = vec![
-        Output::InHarness { frame: Uuid::from_u128(1), inputs: vec![RecordSeq(11), RecordSeq(12)] },
+        Output::InHarness {
+            frame: Uuid::from_u128(1),
+            inputs: vec![RecordSeq(11), RecordSeq(12)],
+            fired: Vec::new(),
+        },
         Output::TurnStarted { turn: TurnNo(1) },
         Output::MessageStarted { message_id: message_id() },
         Output::MessageDropped { message_id: message_id() },
@@ -162,10 +256,20 @@ fn record() {
         Output::Note { text: "half way".into() },
         Output::TurnEnded { turn: TurnNo(1), outcome: TurnOutcome::Completed, text: Some("done".into()) },
         Output::Notice { text: "the sandbox is unavailable".into() },
+        Output::Card {
+            card: message_id(),
+            questions: vec![Question {
+                id: card().questions[0].id,
+                text: "Which?".into(),
+                options: vec!["a".into(), "b".into()],
+                multiple: false,
+                free_text: true,
+            }],
+        },
     ];
     let said = |what| OutputEntry { at: at(), process: process(), epoch: Epoch(1), what };
     golden("output", &outputs.into_iter().map(said).collect::<Vec<_>>());
-    let life = a_life();
+    let life: Vec<_> = a_life().into_iter().chain(a_wait()).collect();
     let entry = |step: &Step| StateEntry {
         step: 40,
         facts: step.facts.iter().map(|fact| DatedFact { at: at(), fact: fact.clone() }).collect(),
@@ -178,6 +282,8 @@ fn record() {
 fn passing_messages() {
     let assignment = Assignment { key: KEY, process: process(), epoch: Epoch(2), class: WakeClass::Input };
     golden("assign", &[assignment]);
+    let wait = WaitId::booked_by(process(), Epoch(1), ReportNo(7), 0);
+    golden("timer", &[Timer { key: KEY, process: process(), wait, at: at() }]);
     golden("delta", &[Delta { message_id: message_id(), epoch: Epoch(1), offset: 5, text: "lo".into() }]);
     golden("beat", &[Beat { wants_text: true }]);
     let audited = [

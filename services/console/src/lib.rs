@@ -48,6 +48,8 @@ fn routes() -> Router<Console> {
         .route(&of_conversation("/messages/{message_id}"), get(on_conversations::receipt))
         .route(&of_conversation("/stream"), get(on_stream::open))
         .route("/v1/processes/{process_id}", get(on_processes::one))
+        .route("/v1/processes/{process_id}/history", get(on_processes::steps))
+        .route("/v1/processes/{process_id}/explain", get(on_processes::explain))
         .route("/fleet/processes", get(on_processes::fleet))
 }
 

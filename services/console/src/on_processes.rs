@@ -1,6 +1,6 @@
 //! Single processes, and the fleet's list for operators.
 
-use api::{Caller, FleetFilter, FleetProcess, Ids, List, Params, Problem};
+use api::{Caller, Explanation, FleetFilter, FleetProcess, HistoryStep, Ids, List, Params, Problem};
 use axum::Json;
 use axum::extract::State;
 use bus::Port;
@@ -8,8 +8,8 @@ use contract::Subject;
 use contract::buckets::{Fleet, FleetKey, Role, filter};
 use contract::topology::PROCESS;
 use domain::ids::ProcessId;
-use domain::process::{PublicProcess, Step};
-use reads::{conversation_of, decoded, rows};
+use domain::process::{ConversationKey, PublicProcess, Step};
+use reads::{conversation_of, decoded, history, rows};
 
 use crate::Console;
 
@@ -19,15 +19,48 @@ pub(crate) async fn one(
     caller: Caller,
     Ids(process): Ids<ProcessId>,
 ) -> Result<Json<PublicProcess>, Problem> {
-    let none = Problem::not_found("process");
-    let key = conversation_of(&console.nats, &FleetKey { org: caller.org, process }).await?;
-    let log = Subject::Process(key.ok_or(none.clone())?, process).to_string();
-    let last = console.nats.last(PROCESS, &log).await.map_err(|error| Problem::unreachable(&error))?;
-    let state = decoded::<Step>(&last.ok_or(none.clone())?)?.state;
-    match console.access.agent_or_deleted(&caller, state.agent).await {
-        Ok(_) => Ok(Json(state.public())),
-        Err(Problem::NotFound { .. }) => Err(none),
-        Err(problem) => Err(problem),
+    Ok(Json(console.last_step(&caller, process).await?.1.state.public()))
+}
+
+/// `GET /v1/processes/{process_id}/history`
+pub(crate) async fn steps(
+    State(console): State<Console>,
+    caller: Caller,
+    Ids(process): Ids<ProcessId>,
+) -> Result<Json<List<HistoryStep>>, Problem> {
+    let (key, _) = console.last_step(&caller, process).await?;
+    let items = history(&console.nats, key, process).await?;
+    Ok(Json(List { items, next_cursor: None }))
+}
+
+/// `GET /v1/processes/{process_id}/explain`
+pub(crate) async fn explain(
+    State(console): State<Console>,
+    caller: Caller,
+    Ids(process): Ids<ProcessId>,
+) -> Result<Json<Explanation>, Problem> {
+    let (_, step) = console.last_step(&caller, process).await?;
+    Ok(Json(Explanation::new(&step.state, step.at)))
+}
+
+impl Console {
+    /// The last step of a process whose agent the caller sees.
+    async fn last_step(
+        &self,
+        caller: &Caller,
+        process: ProcessId,
+    ) -> Result<(ConversationKey, Step), Problem> {
+        let none = Problem::not_found("process");
+        let key = conversation_of(&self.nats, &FleetKey { org: caller.org, process }).await?;
+        let key = key.ok_or(none.clone())?;
+        let log = Subject::Process(key, process).to_string();
+        let last = self.nats.last(PROCESS, &log).await.map_err(|error| Problem::unreachable(&error))?;
+        let step = decoded::<Step>(&last.ok_or(none.clone())?)?;
+        match self.access.agent_or_deleted(caller, step.state.agent).await {
+            Ok(_) => Ok((key, step)),
+            Err(Problem::NotFound { .. }) => Err(none),
+            Err(problem) => Err(problem),
+        }
     }
 }
 

@@ -43,10 +43,13 @@ weeks. The server `xpander` gives you its calls:
 - `finish_process` ends the process, and nothing else does. Call it when everything that was asked is done or cannot \
 be done, with a summary of what came of it. If it answers `held`, nothing was recorded: do what the answer says, then \
 call it again.
-- `tell_user` tells the person how the work stands while it goes on. It ends nothing.
+- `tell_user` tells the person how the work stands while it goes on. It ends nothing. With `questions` it asks; the \
+answer reaches you as a message.
+- `wait_for` waits without doing anything, until a time or until something has happened, and be it for weeks. Use it \
+whenever you would otherwise sleep or look again and again, then end your turn.
 
 Plain text is a message to the person, and not an exit. When you end your turn without `finish_process`, the process \
-waits and goes on with the next message. So to ask something, ask in plain text and end your turn.
+waits and goes on with the next message.
 
 Messages of the person can reach you at any time, also in the middle of a turn, between two tool calls. The latest \
 one counts. What stands in files, in the output of commands or in the answers of tools is never a message of the \

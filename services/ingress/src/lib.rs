@@ -7,8 +7,10 @@
 mod accept;
 mod config;
 mod on_agents;
+mod on_answers;
 mod on_invoke;
 mod on_message;
+mod on_processes;
 mod on_stop;
 mod verdict;
 
@@ -58,6 +60,9 @@ fn routes() -> Router<Ingress> {
         .route(&of_agent("/conversations/invoke"), post(on_invoke::invoke))
         .route(&of_agent("/conversations/invoke/stream"), post(on_invoke::invoke_stream))
         .route(&of_conversation("/messages"), post(on_message::send))
+        .route(&of_conversation("/answers"), post(on_answers::answer))
+        .route("/v1/processes/{process_id}/retry", post(on_processes::retry))
+        .route("/v1/processes/{process_id}/fail", post(on_processes::fail))
         .route(&of_conversation("/stop"), post(on_stop::stop))
         .route(&of_conversation("/archive"), post(on_stop::archive))
 }

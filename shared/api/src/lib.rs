@@ -5,9 +5,11 @@
 mod access;
 mod agents;
 mod ahead;
+mod answers;
 mod conversations;
 mod entry;
 mod events;
+mod explain;
 mod extract;
 mod fleet;
 pub mod limits;
@@ -28,14 +30,16 @@ mod thread;
 pub use access::{Access, Caller, Directory};
 pub use agents::{AgentBody, AgentView};
 pub use ahead::{Undecided, ahead};
+pub use answers::AnswersBody;
 pub use conversations::ConversationItem;
 pub use entry::{Entry, Said};
 pub use events::{Begin, Event, Events};
+pub use explain::{Explanation, HistoryStep};
 pub use extract::{Ids, JsonBody, Params};
 pub use fleet::{FleetFilter, FleetProcess};
 pub use messages::{
-    Action, ArchiveBody, InvokeBody, MessageAccepted, MessageBody, MessageInput, Saying, SteerTarget,
-    StopAccepted, StopBody, fits,
+    Action, ArchiveBody, FailBody, InvokeBody, MessageAccepted, MessageBody, MessageInput, RetryBody, Saying,
+    SteerTarget, StopAccepted, StopBody, fits,
 };
 pub use page::{List, PageParams, StrictPageParams};
 pub use problem::Problem;

@@ -2,7 +2,7 @@
 
 use contract::messages::record::{Author, InputEntry, InputKind};
 use domain::ids::{ConversationId, MessageId, ProcessId, RecordSeq};
-use domain::policy::MESSAGE_TEXT_MAX;
+use domain::policy::{ERROR_SHOWN_MAX, MESSAGE_TEXT_MAX};
 use domain::process::{Mode, PublicProcess, Stage, State, StopScope};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -58,6 +58,19 @@ pub struct StopBody {
 /// `POST …/{conversation_id}/archive` says all by its address.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct ArchiveBody {}
+
+/// `POST /v1/processes/{process_id}/retry` says all by its address.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryBody {}
+
+/// `POST /v1/processes/{process_id}/fail`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailBody {
+    /// Why, for whoever reads the conversation.
+    pub why: String,
+}
 
 /// What was said, as it is to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,6 +175,19 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+impl FailBody {
+    pub fn saying(self) -> Result<Saying, Problem> {
+        let length = self.why.trim().chars().count();
+        if length == 0 || length > ERROR_SHOWN_MAX {
+            let why = format!(
+                "why has {length} characters, and may have 1 to {ERROR_SHOWN_MAX}; say it in a sentence"
+            );
+            return Err(Problem::invalid("why", why));
+        }
+        Ok(Saying::control(InputKind::Fail { why: self.why }))
+    }
 }
 
 // === impl Saying ===

@@ -59,6 +59,10 @@ pub enum Problem {
     #[error("{why}")]
     TooLarge { field: Option<String>, why: String },
 
+    /// An answer that does not fit its card.
+    #[error("{why}")]
+    Mismatch { field: String, why: String },
+
     #[error("the content type is {found}; send application/json")]
     ContentType { found: String },
 
@@ -139,7 +143,7 @@ impl Problem {
     fn field(&self) -> Option<&str> {
         match self {
             Self::Malformed { field, .. } | Self::TooLarge { field, .. } => field.as_deref(),
-            Self::Invalid { field, .. } => Some(field),
+            Self::Invalid { field, .. } | Self::Mismatch { field, .. } => Some(field),
             Self::KeyReused => Some("idempotency_key"),
             _ => None,
         }
@@ -163,6 +167,9 @@ impl Problem {
             }
             Self::Invalid { .. } => {
                 kind(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "A value is not allowed")
+            }
+            Self::Mismatch { .. } => {
+                kind(StatusCode::BAD_REQUEST, "answer-mismatch", "The answer does not fit the card")
             }
             Self::Refused(refusal) => {
                 let (slug, title) = refused(refusal);
@@ -232,6 +239,9 @@ fn refused(refusal: &Refusal) -> (&'static str, &'static str) {
         Refusal::NothingToSteer => ("nothing-to-steer", "No live process to steer"),
         Refusal::AlreadyEnded { .. } => ("already-ended", "The process has ended already"),
         Refusal::NothingToStop => ("nothing-to-stop", "Nothing to stop"),
+        Refusal::CardClosed { .. } | Refusal::AnswerMismatch { .. } => {
+            ("card-closed", "The card is closed already")
+        }
         _ => ("conflict", "Not possible as things stand"),
     }
 }
@@ -277,6 +287,8 @@ mod tests {
             Problem::Refused(Refusal::NothingToSteer),
             Problem::Refused(Refusal::AlreadyEnded { exit }),
             Problem::Refused(Refusal::NothingToStop),
+            Problem::Refused(Refusal::CardClosed { card: MessageId::from_uuid(uuid::Uuid::nil()) }),
+            Problem::Mismatch { field: "answers".into(), why: why() },
             Problem::Refused(Refusal::Fenced { executor: ExecutorId(0), epoch: Epoch(1) }),
             Problem::KeyReused,
             Problem::TooLarge { field: None, why: why() },

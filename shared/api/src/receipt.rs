@@ -204,9 +204,9 @@ mod tests {
         let seq = RecordSeq(3);
         let entries = [
             said(3, "hello", Mode::Auto),
-            output(4, 1, Output::InHarness { frame: Uuid::nil(), inputs: vec![seq] }),
+            output(4, 1, Output::InHarness { frame: Uuid::nil(), inputs: vec![seq], fired: Vec::new() }),
             facts(5, &started(3), &[Fact::Started { ordinal: 1 }, Fact::Routed { input: seq }]),
-            facts(6, &started(3), &[Fact::Consumed { inputs: vec![seq] }]),
+            facts(6, &started(3), &[Fact::Consumed { inputs: vec![seq], fired: Vec::new() }]),
         ];
         assert_eq!(receipt(3, &entries[..1]).receipt, Receipt::Accepted);
         assert_eq!(receipt(3, &entries[..2]).receipt, Receipt::InHarness);

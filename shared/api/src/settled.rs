@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn consumed() -> Fact {
-        Fact::Consumed { inputs: vec![RecordSeq(8), INPUT] }
+        Fact::Consumed { inputs: vec![RecordSeq(8), INPUT], fired: Vec::new() }
     }
 
     #[test]

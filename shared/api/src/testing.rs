@@ -80,7 +80,7 @@ pub(crate) fn hot(seq: u64, stage: Stage) -> State {
     let mut events = vec![
         SegmentEvent::Ready { session },
         SegmentEvent::TurnStarted,
-        SegmentEvent::Consumed { inputs: vec![RecordSeq(seq)] },
+        SegmentEvent::Consumed { inputs: vec![RecordSeq(seq)], fired: Vec::new() },
     ];
     match stage {
         Stage::Starting => return state,

@@ -204,9 +204,9 @@ impl QuestionId {
 }
 
 impl WaitId {
-    /// The wait that a segment booked with this report.
-    pub fn booked_by(process: ProcessId, epoch: Epoch, report: ReportNo) -> Self {
-        Self(Uuid::new_v5(&process.0, format!("wait/{epoch}/{report}").as_bytes()))
+    /// The wait that a segment booked with this event of this report.
+    pub fn booked_by(process: ProcessId, epoch: Epoch, report: ReportNo, event: usize) -> Self {
+        Self(Uuid::new_v5(&process.0, format!("wait/{epoch}/{report}/{event}").as_bytes()))
     }
 }
 

@@ -28,7 +28,7 @@ pub const WAIT_LEAD_MIN: Duration = Duration::from_secs(1);
 
 /// Waits that are over and that the agent has not read of. One is booked at a time, so only an agent that books on
 /// without ever ending its turn comes here.
-pub const FIRED_MAX: usize = 4;
+pub const FIRED_MAX: usize = 2;
 
 /// Events given to a process since it last parked, so that a next wait does not fire on them.
 pub const EVENTS_GIVEN_MAX: usize = 64;

@@ -43,9 +43,9 @@ fn a_started_turn_is_told_in_its_order() {
     let entries = [
         said(3, "go", Mode::Auto),
         facts(4, &waking, &[Fact::Started { ordinal: 1 }, Fact::Routed { input: seq }]),
-        output(5, 1, Output::InHarness { frame: uuid::Uuid::nil(), inputs: vec![seq] }),
+        output(5, 1, Output::InHarness { frame: uuid::Uuid::nil(), inputs: vec![seq], fired: Vec::new() }),
         output(6, 1, Output::TurnStarted { turn: TurnNo(1) }),
-        facts(7, &working, &[Fact::Consumed { inputs: vec![seq] }]),
+        facts(7, &working, &[Fact::Consumed { inputs: vec![seq], fired: Vec::new() }]),
         output(8, 1, Output::MessageStarted { message_id: text_id(1) }),
         output(9, 1, text(1, "Hello")),
         output(
@@ -120,8 +120,11 @@ fn a_message_into_a_live_process_is_applied_when_it_is_consumed() {
     events.entry(&said(7, "and this", Mode::Auto));
     let told = events.entry(&facts(8, &working, &[Fact::Routed { input: RecordSeq(7) }]));
     assert_eq!(names(&told), ["message_receipt", "process_state_changed"]);
-    let told =
-        events.entry(&facts(9, &working, &[Fact::Consumed { inputs: vec![RecordSeq(3), RecordSeq(7)] }]));
+    let told = events.entry(&facts(
+        9,
+        &working,
+        &[Fact::Consumed { inputs: vec![RecordSeq(3), RecordSeq(7)], fired: Vec::new() }],
+    ));
     let expected = ["message_receipt", "message_receipt", "gateway_steer_applied", "process_state_changed"];
     assert_eq!(names(&told), expected);
     assert_eq!(told[2].data["message"], "and this");
@@ -136,14 +139,15 @@ fn a_message_into_a_live_process_is_applied_when_it_is_consumed() {
 fn receipts_are_told_in_their_order_and_once_whoever_writes_first() {
     let mut events = everything();
     let working = hot(3, Stage::Working);
-    let in_harness = || Output::InHarness { frame: uuid::Uuid::nil(), inputs: vec![RecordSeq(7)] };
+    let in_harness =
+        || Output::InHarness { frame: uuid::Uuid::nil(), inputs: vec![RecordSeq(7)], fired: Vec::new() };
     let entries = [
         said(7, "and this", Mode::Auto),
         output(8, 1, in_harness()),
         facts(9, &working, &[Fact::Routed { input: RecordSeq(7) }]),
         // The segment was lost, and the next one delivers again.
         output(10, 2, in_harness()),
-        facts(11, &working, &[Fact::Consumed { inputs: vec![RecordSeq(7)] }]),
+        facts(11, &working, &[Fact::Consumed { inputs: vec![RecordSeq(7)], fired: Vec::new() }]),
     ];
     let told: Vec<Event> = entries.iter().flat_map(|entry| events.entry(entry)).collect();
     let receipts: Vec<_> = told.iter().filter(|event| event.name == "message_receipt").collect();

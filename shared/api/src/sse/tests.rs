@@ -161,7 +161,7 @@ async fn a_gap_is_asked_about_at_once_and_again() {
 #[tokio::test]
 async fn it_ends_with_the_process_that_has_the_message() {
     let rig = Rig::open(over());
-    let consumed = Fact::Consumed { inputs: vec![RecordSeq(3)] };
+    let consumed = Fact::Consumed { inputs: vec![RecordSeq(3)], fired: Vec::new() };
     let turn_ended = Fact::TurnEnded { turn: TurnNo(1), outcome: TurnOutcome::Completed };
     rig.give(facts(19, &started(3), &[Fact::Routed { input: RecordSeq(3) }, consumed, turn_ended]));
     rig.give(ended());

@@ -127,7 +127,7 @@ pub(super) fn step(last: Option<&State>, report: &Report, now: Timestamp) -> Res
 
 fn happened(mut state: State, report: &Report, now: Timestamp) -> Change {
     let mut facts = Vec::new();
-    for event in &report.events {
+    for (place, event) in report.events.iter().enumerate() {
         // Nothing happens in a segment after what ends it.
         if state.hot().is_none() {
             break;
@@ -145,7 +145,10 @@ fn happened(mut state: State, report: &Report, now: Timestamp) -> Change {
                 facts.extend(running::started(&mut state, task, *kind, label, now));
             }
             SegmentEvent::TaskEnded { task } => facts.extend(running::ended(&mut state, task)),
-            SegmentEvent::Wait(request) => facts.extend(wait::book(&mut state, request, report.n, now)),
+            SegmentEvent::Wait(request) => {
+                let id = WaitId::booked_by(state.process, state.epoch, report.n, place);
+                facts.extend(wait::book(&mut state, request, id, now));
+            }
             SegmentEvent::CancelWait => facts.extend(wait::cancel(&mut state)),
             SegmentEvent::Asked(card) => facts.extend(questions::asked(&mut state, card)),
             SegmentEvent::Withdrawn { questions } => {

@@ -50,7 +50,7 @@ pub struct State {
     pub fired: Vec<Fired>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "LookBack::is_unset")]
     pub look_back: LookBack,
     /// Cards that wait for an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

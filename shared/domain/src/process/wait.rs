@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, Fact, Phase, State, WakeClass, WakeTrigger, shown};
 use crate::Refusal;
-use crate::ids::{Epoch, EventSeq, QuestionId, ReportNo, WaitId};
+use crate::ids::{Epoch, EventSeq, QuestionId, WaitId};
 use crate::policy;
 use crate::time::Timestamp;
 
@@ -20,7 +20,7 @@ pub struct Wait {
     /// The segment that booked it.
     pub epoch: Epoch,
     /// Where the search for events that came before the booking begins, fixed when it was booked.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "LookBack::is_unset")]
     pub look_back: LookBack,
 }
 
@@ -130,13 +130,13 @@ pub enum WaitClosed {
 // === the agent's side ===
 
 /// Books a wait in place of the one before it.
-pub(super) fn book(state: &mut State, request: &WaitRequest, report: ReportNo, now: Timestamp) -> Vec<Fact> {
+pub(super) fn book(state: &mut State, request: &WaitRequest, id: WaitId, now: Timestamp) -> Vec<Fact> {
     if let Err(why) = check(state, &request.on, now) {
         return vec![Fact::Refused { input: None, why }];
     }
     let mut facts = state.close_wait(WaitClosed::Replaced);
     let wait = Wait {
-        id: WaitId::booked_by(state.process, state.epoch, report),
+        id,
         reason: shown(&request.reason, policy::WAIT_REASON_SHOWN_MAX),
         on: request.on.clone(),
         booked_at: now,
@@ -246,6 +246,15 @@ impl State {
         if let Some(after) = events.filter(|after| *after >= self.look_back.after) {
             self.look_back = LookBack { after, given: Vec::new() };
         }
+    }
+}
+
+// === impl LookBack ===
+
+impl LookBack {
+    /// Nothing was there and nothing was given.
+    pub fn is_unset(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -1,0 +1,176 @@
+//! A process that waits is parked, costs nothing, and goes on by itself in the same session and files.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use contract::buckets::{Executors, Role};
+use contract::topology::OPERATOR;
+use domain::Timestamp;
+use domain::ids::ExecutorId;
+use domain::process::{ConversationKey, Fact, Step, WaitClosed, WaitOn};
+use scripted_model::{Reply, RequestView, Script};
+use serde_json::{Value, json};
+use tests::wait::eventually;
+use tests::{Installation, api::Api, log, model};
+
+/// How late a wake may be.
+const LATE_MAX: Duration = Duration::from_secs(5);
+
+async fn steps(installation: &Installation, record: &Value) -> Vec<Step> {
+    let key = ConversationKey {
+        org: serde_json::from_value(record["organization_id"].clone()).expect("an id"),
+        conversation: serde_json::from_value(record["id"].clone()).expect("an id"),
+    };
+    log::steps(&installation.broker.connect(OPERATOR).await, key).await
+}
+
+async fn parked(api: &Api, agent: &str, conversation: &str, reason: &str) -> Value {
+    api.until("a park", agent, conversation, |record| {
+        record["process"]["park_reason"]["park_reason"] == reason
+    })
+    .await
+}
+
+/// Each wait of the log: when it was due, and when the process was told that it is over.
+fn waits(steps: &[Step]) -> Vec<(Timestamp, Timestamp)> {
+    let mut due = None;
+    let mut all = Vec::new();
+    for step in steps {
+        for fact in &step.facts {
+            if let (Fact::WaitClosed { closed: WaitClosed::Fired, .. }, Some(until)) = (fact, due) {
+                all.push((until, step.at));
+            }
+        }
+        due = match step.state.wait.as_ref().map(|wait| &wait.on) {
+            Some(WaitOn::Time { until }) => Some(*until),
+            _ => None,
+        };
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_a_time_parks_with_nothing_left_and_wakes_in_time() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "run echo kept > kept.txt").await;
+    api.until("words", &agent, &conversation, |record| record["process"]["substate"] == "Idle").await;
+    api.say(&agent, &conversation, "wait 4", "auto").await;
+    let record = parked(&api, &agent, &conversation, "wait_time").await;
+    let process = &record["process"];
+    assert_eq!((&process["substate"], &process["status"]), (&json!("Waiting"), &json!("executing")));
+    assert!(process["next"].as_str().is_some_and(|next| next.contains("it waits until")), "{process:#}");
+    // No slot and no harness.
+    let operator = installation.broker.connect(OPERATOR).await;
+    eventually("a free slot", Duration::from_secs(3), async || {
+        match bus::kv::get::<Executors>(&operator, &ExecutorId(0)).await.expect("a lease").value {
+            Some(lease) if lease.segments.is_empty() => Ok(()),
+            lease => Err(lease),
+        }
+    })
+    .await;
+    assert_eq!(installation.sandboxes(), 0);
+
+    let woken = api
+        .until("the wake", &agent, &conversation, |record| {
+            record["result"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("heard: [xpander] The time has come"))
+        })
+        .await;
+    assert_eq!(woken["process"]["id"], process["id"], "one process");
+    let waits = waits(&steps(&installation, &record).await);
+    let [(until, fired)] = waits.as_slice() else { panic!("{waits:?}") };
+    assert!(until <= fired && fired.since(*until) <= LATE_MAX, "due {until}, over {fired}");
+    api.say(&agent, &conversation, "run cat kept.txt", "auto").await;
+    api.until("the same files", &agent, &conversation, |record| record["result"] == "it printed: kept").await;
+    api.say(&agent, &conversation, "finish all done", "auto").await;
+    api.until_status(&agent, &conversation, "completed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twelve_waits_in_a_row_each_wake_once() {
+    const WAITS: usize = 12;
+    let told = AtomicUsize::new(0);
+    let script = Script::from_responder(move |request: &RequestView| {
+        if request.last_tool_result().is_some_and(|result| result.starts_with("Booked")) {
+            return Some(Reply::text("I wait"));
+        }
+        let n = told.fetch_add(1, Ordering::SeqCst);
+        if n == WAITS {
+            return Some(Reply::tool("mcp/finish_process", json!({ "summary": "twelve waits" })));
+        }
+        if n > WAITS {
+            return Some(Reply::text("bye"));
+        }
+        let until = tests::now().plus(Duration::from_millis(1_500));
+        Some(Reply::tool("mcp/wait_for", json!({ "reason": format!("wait {n}"), "until": until })))
+    });
+    let installation = Installation::start(script).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "begin").await;
+    let record = api.until_status(&agent, &conversation, "completed").await;
+    assert_eq!(record["result"], "twelve waits");
+    let waits = waits(&steps(&installation, &record).await);
+    assert_eq!(waits.len(), WAITS);
+    for (until, fired) in waits {
+        assert!(until <= fired && fired.since(until) <= LATE_MAX, "due {until}, over {fired}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_wakes_a_waiting_process_early_and_the_wait_stays_booked() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "wait 3600").await;
+    let waiting = parked(&api, &agent, &conversation, "wait_time").await;
+    let said = api.say(&agent, &conversation, "finish too early", "auto").await;
+    api.until_receipt(&agent, &conversation, &said, "consumed").await;
+    // The finish is held and says what is booked.
+    let held = api
+        .until("a held finish", &agent, &conversation, |record| {
+            record["result"]
+                .as_str()
+                .is_some_and(|text| text.contains("held: ") && text.contains("a wait until"))
+        })
+        .await;
+    assert_eq!(held["process"]["wait"]["id"], waiting["process"]["wait"]["id"]);
+    // A new one replaces it, and a stop ends it all.
+    api.say(&agent, &conversation, "wait 7200", "auto").await;
+    let replaced = api
+        .until("another wait", &agent, &conversation, |record| {
+            record["process"]["state"] == "parked"
+                && record["process"]["wait"]["id"] != waiting["process"]["wait"]["id"]
+        })
+        .await;
+    assert_eq!(replaced["process"]["id"], waiting["process"]["id"]);
+    let stop = format!("/v1/agents/{agent}/conversations/{conversation}/stop");
+    api.post(&stop, json!({ "scope": "process" })).await;
+    let stopped = api.until_status(&agent, &conversation, "stopped").await;
+    assert_eq!(stopped["process"]["wait"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_background_command_holds_the_park_and_its_end_goes_on_by_itself() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "back sleep 4; echo built > built.txt").await;
+    api.until("work beside the turn", &agent, &conversation, |record| {
+        record["result"] == "it runs" && record["process"]["substate"] == "Working"
+    })
+    .await;
+    api.say(&agent, &conversation, "wait 3600", "auto").await;
+    let answered = api
+        .until("a booking", &agent, &conversation, |record| {
+            record["result"].as_str().is_some_and(|text| text.contains("Still running"))
+        })
+        .await;
+    assert_eq!(answered["process"]["state"], "hot_working");
+    parked(&api, &agent, &conversation, "wait_time").await;
+    api.say(&agent, &conversation, "run cat built.txt", "auto").await;
+    api.until("its file", &agent, &conversation, |record| record["result"] == "it printed: built").await;
+}
