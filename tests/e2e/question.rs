@@ -31,17 +31,17 @@ async fn a_question_parks_its_process_and_the_first_answer_wakes_it() {
     let api = installation.api(Role::Member).await;
     let agent = api.agent().await;
     let conversation = api.open(&agent, "need Which colour?").await;
-    let card = asked(&api, &agent, &conversation).await;
+    let open = asked(&api, &agent, &conversation).await;
     let parked =
         api.until("a park", &agent, &conversation, |record| record["process"]["state"] == "parked").await;
     assert_eq!(parked["process"]["park_reason"]["park_reason"], "question");
     let path = format!("/v1/agents/{agent}/conversations/{conversation}/answers");
-    let wrong = json!({ "decision_id": card["decision_id"], "answers": [] });
+    let wrong = json!({ "decision_id": open["decision_id"], "answers": [] });
     assert_eq!(api.send(Method::POST, &path, Some(&wrong)).await.status, 400);
 
     // Two people answer at the same instant.
     let answers = ["red", "blue"].map(|colour| {
-        let (api, path, body) = (api.clone(), path.clone(), answer(&card, colour));
+        let (api, path, body) = (api.clone(), path.clone(), answer(&open, colour));
         async move { (colour, api.send(Method::POST, &path, Some(&body)).await) }
     });
     let answers = join_all(answers).await;
@@ -57,9 +57,9 @@ async fn a_question_parks_its_process_and_the_first_answer_wakes_it() {
         })
         .await;
     assert_eq!(woken["process"]["id"], parked["process"]["id"]);
-    assert_eq!(super::question::card(&woken).expect("a card")["status"], "answered");
+    assert_eq!(card(&woken).expect("a card")["status"], "answered");
     assert_eq!(woken["process"]["wait"], Value::Null, "the wait for the answer is over");
-    let late = api.send(Method::POST, &path, Some(&answer(&card, "green"))).await;
+    let late = api.send(Method::POST, &path, Some(&answer(&open, "green"))).await;
     assert_eq!((late.status.as_u16(), &late.body["type"]), (409, &json!("/docs/errors/card-closed")));
 }
 

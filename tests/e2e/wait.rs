@@ -94,7 +94,8 @@ async fn twelve_waits_in_a_row_each_wake_once() {
     const WAITS: usize = 12;
     let told = AtomicUsize::new(0);
     let script = Script::from_responder(move |request: &RequestView| {
-        if request.last_tool_result().is_some_and(|result| result.starts_with("Booked")) {
+        let booked = request.last_tool_result().is_some_and(|result| result.starts_with("Booked"));
+        if booked && model::after_tool(request) {
             return Some(Reply::text("I wait"));
         }
         let n = told.fetch_add(1, Ordering::SeqCst);

@@ -25,9 +25,7 @@ pub fn obedient() -> Script {
 }
 
 fn answer(request: &RequestView) -> Reply {
-    let last =
-        request.items.iter().rev().find(|item| !matches!(item.kind, ItemKind::Injected | ItemKind::Other));
-    let after_tool = last.is_some_and(is_tool_result);
+    let after_tool = after_tool(request);
     let said = request.last_user().unwrap_or_default();
     // Several waiting messages come as one; each of their lines is one order, and the last one decides.
     let order = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -69,6 +67,12 @@ fn answer(request: &RequestView) -> Reply {
         ("say", _) => Reply::text(argument).chunked(WORD_PAUSE),
         _ => Reply::text(format!("heard: {said}")),
     }
+}
+
+/// Whether a tool was answered last, and nobody has spoken since.
+pub fn after_tool(request: &RequestView) -> bool {
+    let told = |item: &&Item| !matches!(item.kind, ItemKind::Injected | ItemKind::Other);
+    request.items.iter().rev().find(told).is_some_and(is_tool_result)
 }
 
 /// Results of tools since the last thing that was said.
