@@ -104,10 +104,8 @@ fn waits_are_over_once(_: ConversationKey, log: &[Step]) -> Result<(), String> {
     for (place, at) in log.iter().enumerate() {
         for fact in &at.facts {
             match fact {
-                Fact::WaitBooked { wait } => {
-                    if open.insert(*wait, true).is_some() {
-                        return Err(format!("{wait} was booked twice"));
-                    }
+                Fact::WaitBooked { wait } if open.insert(*wait, true).is_some() => {
+                    return Err(format!("{wait} was booked twice"));
                 }
                 Fact::WaitClosed { wait, closed } => {
                     if open.insert(*wait, false) != Some(true) {

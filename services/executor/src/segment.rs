@@ -1,6 +1,7 @@
 //! A hot segment: the task round [`domain::segment`]. It carries what happens to the pure segment (the log, texts, the
 //! harness, the agent's calls, time) and carries out what that says. Nothing is decided here.
 
+mod asking;
 mod calls;
 mod inputs;
 mod live;
@@ -32,7 +33,8 @@ use crate::harness::HarnessEvent;
 use crate::harness::claude_code::Claude;
 use crate::tools::{Asked, NewQuestion};
 
-use calls::{Call, CallDesk};
+use asking::Waiting;
+use calls::CallDesk;
 use inputs::Inputs;
 use live::Live;
 use record::Recorder;
@@ -71,12 +73,6 @@ enum Back {
     Ill {
         what: String,
     },
-}
-
-/// A call that waits, and the questions it put.
-struct Waiting {
-    answer: oneshot::Sender<Asked>,
-    questions: Vec<QuestionId>,
 }
 
 struct Task {
@@ -400,70 +396,6 @@ impl Task {
             started.close().await;
         }
         translated.signal
-    }
-
-    async fn called(&mut self, call: Call) -> Option<Signal> {
-        match call {
-            Call::Ask { ask, answer } => {
-                let call = self.next_call();
-                self.asked.insert(call, Waiting { answer, questions: Vec::new() });
-                Some(Signal::Called { call, ask })
-            }
-            Call::Question { questions, card, answer } => {
-                let (card, questions) = self.card(&card, questions);
-                let call = self.next_call();
-                let ids = questions.iter().map(|question| question.id).collect();
-                self.asked.insert(call, Waiting { answer, questions: ids });
-                let open =
-                    |question: &Question| OpenQuestion { id: question.id, free_text: question.free_text };
-                let asked = Card { id: card, questions: questions.iter().map(open).collect() };
-                // The person can answer as soon as the log has the card, so its text is there before.
-                let stored = self.recorder.send(Output::Card { card, questions }).await;
-                self.then(async move { stored.await.ok().map(|()| Back::Carded { call, card: asked }) });
-                None
-            }
-            Call::Tell { text, answer } => {
-                let stored = self.recorder.send(Output::Note { text: text.clone() }).await;
-                self.then(async move {
-                    if stored.await.is_ok() {
-                        let _ = answer.send(());
-                    }
-                    None
-                });
-                Some(Signal::Noted { text })
-            }
-        }
-    }
-
-    fn next_call(&mut self) -> CallNo {
-        self.calls_made += 1;
-        CallNo(self.calls_made)
-    }
-
-    /// The card of a call, with ids that follow from it.
-    fn card(&self, name: &str, questions: Vec<NewQuestion>) -> (MessageId, Vec<Question>) {
-        let card = MessageId::of_output(self.assignment.key.conversation, &format!("card/{name}"));
-        let named = questions.into_iter().enumerate().map(|(place, question)| Question {
-            id: QuestionId::of(card, place),
-            text: question.text,
-            options: question.options,
-            multiple: question.multiple,
-            free_text: question.free_text,
-        });
-        (card, named.collect())
-    }
-
-    fn answer(&mut self, call: CallNo, answer: CallAnswer) {
-        let Some(Waiting { answer: waiting, questions }) = self.asked.remove(&call) else { return };
-        let running = self.segment.log().hot().into_iter().flat_map(|hot| &hot.running);
-        // Whoever asked may be gone.
-        let _ = waiting.send(match answer {
-            CallAnswer::Done => {
-                Asked::Done { running: running.map(|running| running.label.clone()).collect(), questions }
-            }
-            CallAnswer::AlreadyEnded { outcome } => Asked::AlreadyEnded { outcome },
-            CallAnswer::Refused { why } => Asked::Refused { why: why.to_string() },
-        });
     }
 
     /// Asks the harness something, beside the loop.

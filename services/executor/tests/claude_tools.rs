@@ -80,13 +80,13 @@ async fn a_held_finish_is_no_error_and_a_second_one_is_told_so() {
 
 #[tokio::test]
 async fn what_is_declined_is_an_error_that_says_what_to_do() {
-    let ask = Reply::default().and_tool("mcp/tell_user", json!({"text": "x", "questions": [{"text": "y"}]}));
+    let ask = Reply::default().and_tool("mcp/tell_user", json!({"text": "x", "colour": "red"}));
     let world = world([ask, Reply::text("bye")]).await;
     let mut stay = world.stay(Session::New(SESSION)).await;
     stay.claude.deliver(uuid(1), "do it").await.unwrap();
     stay.completed().await;
     let result = last_result(&world);
-    assert!(result.contains("questions") && result.contains("takes one argument, text"), "{result}");
+    assert!(result.contains("colour") && result.contains("tell_user takes text"), "{result}");
     assert!(world.runtime.segment.told().is_empty());
     stay.park().await;
     world.assert_sound();

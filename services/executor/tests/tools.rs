@@ -131,18 +131,19 @@ async fn a_client_without_a_handshake_asks_what_there_is() {
 }
 
 #[tokio::test]
-async fn there_are_two_tools_that_say_what_they_take() {
+async fn there_are_three_tools_that_say_what_they_take() {
     let door = door();
     for protocol in PROTOCOLS {
         let listed = rpc(protocol, "tools/list", json!({})).result(&door).await;
         let tools = listed["tools"].as_array().unwrap();
         let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["finish_process", "tell_user"]);
+        assert_eq!(names, ["finish_process", "tell_user", "wait_for"]);
         for (tool, argument, bound) in [(&tools[0], "summary", SUMMARY_MAX), (&tools[1], "text", 16 * 1024)] {
             let schema = &tool["inputSchema"];
             assert_eq!(
                 (&schema["required"], &schema["additionalProperties"]),
-                (&json!([argument]), &json!(false))
+                (&json!([argument]), &json!(false)),
+                "{schema}"
             );
             let described = schema["properties"][argument]["description"].as_str().unwrap();
             assert!(described.contains(&bound.to_string()), "{described}");
@@ -202,11 +203,11 @@ async fn a_note_that_cannot_be_taken_is_to_be_told_again() {
 #[tokio::test]
 async fn what_a_tool_does_not_take_is_declined_with_what_it_takes() {
     let door = door();
-    let question = json!({"text": "which?", "questions": [{"text": "which?"}]});
+    let question = json!({"text": "which?", "colour": "red"});
     for (name, arguments, has) in [
-        ("tell_user", question, ["questions", "one argument, text"]),
-        ("tell_user", json!({}), ["text", "one argument, text"]),
-        ("tell_user", json!({"text": " \n"}), ["empty", "one argument, text"]),
+        ("tell_user", question, ["colour", "takes text"]),
+        ("tell_user", json!({}), ["text", "takes text"]),
+        ("tell_user", json!({"text": " \n"}), ["empty", "takes text"]),
         ("tell_user", json!({"text": "x".repeat(16 * 1024 + 1)}), ["16385 bytes", "16384"]),
         ("finish_process", json!({"summary": 7}), ["expected a string", "one argument, summary"]),
         ("finish_process", json!({"summary": ""}), ["empty", "one argument, summary"]),
@@ -352,7 +353,7 @@ async fn a_wait_is_booked_and_says_what_still_runs() {
     let until = json!({"reason": "the build", "until": "2030-01-01T01:00:00+01:00"});
     let (said, is_error) = tool(PROTOCOLS[0], "wait_for", until.clone()).said(&door).await;
     assert!(
-        said.contains("until 2030-01-01T00:00:00Z") && said.contains("End your turn now") && !is_error,
+        said.contains("until 2030-01-01T00:00:00.000Z") && said.contains("End your turn now") && !is_error,
         "{said}"
     );
     let (said, _) = tool(PROTOCOLS[0], "wait_for", until).said(&door).await;

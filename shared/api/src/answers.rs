@@ -123,7 +123,7 @@ mod tests {
         (card, vec![question(0, &["a", "b"], false, false), question(1, &["c", "d"], true, true)])
     }
 
-    fn answer(first: Value, second: Value) -> Result<Saying, Problem> {
+    fn answer(first: &Value, second: &Value) -> Result<Saying, Problem> {
         let (card, questions) = card();
         let body = json!({ "decision_id": card, "answers": [
             { "question_id": questions[0].id, "answer": first },
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_stored_with_what_was_asked() {
-        let InputKind::Answer { answers, .. } = answer(json!("b"), json!(["c", "my own"])).unwrap().what
+        let InputKind::Answer { answers, .. } = answer(&json!("b"), &json!(["c", "my own"])).unwrap().what
         else {
             panic!("no answer")
         };
@@ -153,7 +153,7 @@ mod tests {
             (json!([]), json!("c"), "answers.0.answer"),
             (json!("a"), json!(" "), "answers.1.answer"),
         ] {
-            match answer(first, second) {
+            match answer(&first, &second) {
                 Err(Problem::Mismatch { field: found, .. }) => assert_eq!(found, field),
                 other => panic!("{other:?}"),
             }

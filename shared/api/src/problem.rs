@@ -239,9 +239,7 @@ fn refused(refusal: &Refusal) -> (&'static str, &'static str) {
         Refusal::NothingToSteer => ("nothing-to-steer", "No live process to steer"),
         Refusal::AlreadyEnded { .. } => ("already-ended", "The process has ended already"),
         Refusal::NothingToStop => ("nothing-to-stop", "Nothing to stop"),
-        Refusal::CardClosed { .. } | Refusal::AnswerMismatch { .. } => {
-            ("card-closed", "The card is closed already")
-        }
+        Refusal::CardClosed { .. } => ("card-closed", "The card is closed already"),
         _ => ("conflict", "Not possible as things stand"),
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use domain::segment::Ask;
+use service::fresh;
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
 use crate::tools::{Asked, Calls, NewQuestion, Unavailable};
 
@@ -76,7 +76,7 @@ impl Calls for Handle {
     async fn question(&self, questions: Vec<NewQuestion>, call_id: Option<String>) -> Asked {
         let (answer, answered) = oneshot::channel();
         let gone = || Asked::Unavailable("the segment is ending; nothing was asked".into());
-        let card = call_id.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let card = call_id.unwrap_or_else(|| fresh::uuid().to_string());
         if self.0.send(Call::Question { questions, card, answer }).await.is_err() {
             return gone();
         }

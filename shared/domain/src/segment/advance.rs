@@ -253,15 +253,3 @@ impl Segment {
         Some(Effect::Report(report))
     }
 }
-
-impl Ask {
-    fn event(&self) -> SegmentEvent {
-        match self.clone() {
-            Self::Finish { summary } => SegmentEvent::Finish { summary },
-            Self::Wait(request) => SegmentEvent::Wait(request),
-            Self::CancelWait => SegmentEvent::CancelWait,
-            Self::Questions(card) => SegmentEvent::Asked(card),
-            Self::Withdraw { questions } => SegmentEvent::Withdrawn { questions },
-        }
-    }
-}
