@@ -17,21 +17,20 @@ use std::time::Duration;
 use bus::{Outgoing, Port, Reader, Seen, Start, Taken};
 use contract::Subject;
 use contract::messages::assign::Assignment;
-use contract::messages::record::{Output, Question};
+use contract::messages::record::Output;
 use contract::messages::segment::SegmentReport;
 use contract::topology::PROCESS;
-use domain::ids::{MessageId, QuestionId, SegmentId};
-use domain::process::{Card, OpenQuestion, Phase, Report, State, Step};
-use domain::segment::{Ask, CallAnswer, CallNo, Contents, Effect, Identity, Segment, SegmentPolicy, Signal};
+use domain::ids::SegmentId;
+use domain::process::{Card, Phase, Report, State, Step};
+use domain::segment::{Ask, CallNo, Contents, Effect, Identity, Segment, SegmentPolicy, Signal};
 use service::telemetry::{continue_from, traceparent_of};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::Executor;
 use crate::harness::HarnessEvent;
 use crate::harness::claude_code::Claude;
-use crate::tools::{Asked, NewQuestion};
 
 use asking::Waiting;
 use calls::CallDesk;

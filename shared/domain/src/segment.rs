@@ -16,13 +16,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::Refusal;
-use crate::ids::{
-    Epoch, ExecutorId, Incarnation, MessageId, QuestionId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId,
-};
-use crate::process::{
-    Card, ParkReason, Report, SegmentEvent, Session, State, TaskKind, TurnOutcome, WaitRequest, WakeTrigger,
-};
+use crate::ids::{Epoch, ExecutorId, Incarnation, MessageId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId};
+use crate::process::{ParkReason, Report, SegmentEvent, State, TaskKind, WakeTrigger};
 
 pub use signal::{Ask, CallAnswer, CallNo, Contents, Effect, Signal};
 

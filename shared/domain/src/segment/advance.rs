@@ -9,7 +9,7 @@ use super::{
     Identity, InFlight, Leaving, REPORT_AGAIN_AFTER, Segment, Settling,
 };
 use crate::ids::{RecordSeq, WaitId};
-use crate::process::{Answer, Outcome, Phase, Report, SegmentEvent, WakeTrigger};
+use crate::process::{Answer, Outcome, Phase, Report, WakeTrigger};
 
 /// What an earlier segment left of what comes next.
 enum Former {

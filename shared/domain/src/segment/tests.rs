@@ -6,7 +6,8 @@ use super::*;
 use crate::Timestamp;
 use crate::ids::{AgentId, ConversationId, OrgId, UserId};
 use crate::process::{
-    Cause, ConversationKey, Decision, Harness as Kind, Input, Mode, Phase, StartWith, StopScope, step,
+    Card, Cause, ConversationKey, Decision, Harness as Kind, Input, Mode, Phase, Session, StartWith,
+    StopScope, TurnOutcome, WaitRequest, step,
 };
 
 const KEY: ConversationKey = ConversationKey {
