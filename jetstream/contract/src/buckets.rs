@@ -4,13 +4,15 @@ use std::fmt;
 
 use domain::Timestamp;
 use domain::ids::{
-    AgentId, ConversationId, Epoch, ExecutorId, Incarnation, KeyId, OrgId, ProcessId, RecordSeq, Renewal,
-    UserId,
+    AgentId, ConversationId, Epoch, ExecutorId, HookId, Incarnation, KeyId, OrgId, ProcessId, RecordSeq,
+    Renewal, UserId,
 };
 use domain::process::{ConversationKey, Harness, PublicProcess};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::subjects::token;
 
 /// A bucket's values and how their keys are written.
 pub trait Bucket {
@@ -46,6 +48,10 @@ buckets! {
     Fleet = "fleet": FleetKey => FleetRow;
     /// Deliveries that were applied, so that none is applied twice.
     Deliveries = "deliveries": DeliveryKey => Delivery;
+    /// Where sources outside send their events, and what they sign them with.
+    Hooks = "hooks": HookId => Hook;
+    /// The last commit that was seen of a pull request, and the pull request of a commit.
+    Heads = "heads": HeadKey => Head;
     /// API keys, by the hash of their secret.
     Keys = "keys": SecretHash => Key;
 }
@@ -198,6 +204,46 @@ pub enum Role {
 }
 
 // === keys as text ===
+
+/// A hook of a GitHub App or repository.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    pub id: HookId,
+    pub org: OrgId,
+    /// The active secrets, the newest last: two while one is being replaced.
+    pub secrets: Vec<String>,
+    /// The login of our own App, whose doings wake nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    pub created_at: Timestamp,
+}
+
+/// A pull request, or a commit of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadKey {
+    pub org: OrgId,
+    pub repo: String,
+    /// The number of a pull request, or a commit.
+    pub of: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    pub number: u64,
+    pub commit: String,
+}
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hook").field("id", &self.id).field("org", &self.org).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for HeadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.org, token(&self.repo), token(&self.of))
+    }
+}
 
 impl fmt::Display for AgentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,7 @@
 
 pub mod assign;
 pub mod audit;
+pub mod event;
 pub mod live;
 pub mod record;
 pub mod segment;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use domain::ids::{ConversationId, ExecutorId, OrgId, ProcessId, WaitId};
-use domain::process::{ConversationKey, WakeClass};
+use domain::process::{ConversationKey, EventKey, WakeClass};
 
 /// Where a message is published or was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +47,29 @@ pub enum DeadOf {
 pub enum AuditOf {
     Key,
     Agent,
+}
+
+/// The subject of what happens to something outside. Names from there may hold anything, so everything but letters,
+/// digits, `-` and `_` is written as `=` and two hexadecimal digits.
+pub fn event(org: OrgId, key: &EventKey) -> String {
+    match key {
+        EventKey::Github { repo, number } => {
+            let (owner, name) = repo.split_once('/').unwrap_or((repo, ""));
+            format!("event.{org}.github.{}.{}.{number}", token(owner), token(name))
+        }
+    }
+}
+
+/// A name from outside as one token.
+pub fn token(name: &str) -> String {
+    let mut token = String::new();
+    for byte in name.to_ascii_lowercase().bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => token.push(char::from(byte)),
+            other => token.push_str(&format!("={other:02x}")),
+        }
+    }
+    if token.is_empty() { "=".into() } else { token }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +119,11 @@ pub mod filter {
 
     pub fn all_reports() -> String {
         "segment.>".into()
+    }
+
+    /// Every event.
+    pub fn all_events() -> String {
+        "event.>".into()
     }
 
     /// Every timer that has not rung.
@@ -278,6 +306,17 @@ mod tests {
         for subject in every_subject() {
             assert_eq!(subject.to_string().parse(), Ok(subject), "{subject}");
         }
+    }
+
+    #[test]
+    fn a_name_from_outside_stays_one_token() {
+        let org = OrgId::from_uuid(Uuid::from_u128(1));
+        let subject = |repo: &str| event(org, &EventKey::Github { repo: repo.into(), number: 7 });
+        assert!(subject("Owner/a.b").ends_with(".github.owner.a=2eb.7"), "{}", subject("Owner/a.b"));
+        for repo in ["a/b.c", "a.b/c", "a/*", "a/>", "a/ b", "a/b/c", "", "ü/\u{0}"] {
+            assert_eq!(subject(repo).split('.').count(), 6, "{}", subject(repo));
+        }
+        assert_ne!(subject("a/b=2ec"), subject("a/b.c"));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use domain::policy;
 use domain::process::WakeClass;
 
 use crate::buckets::{
-    Agents, Bucket, Conversations, Deliveries, Executors, Fleet as FleetBucket, Keys, Volumes, stream_of,
-    subject_of,
+    Agents, Bucket, Conversations, Deliveries, Executors, Fleet as FleetBucket, Heads, Hooks, Keys, Volumes,
+    stream_of, subject_of,
 };
 use crate::subjects::{class_token, filter};
 
@@ -17,6 +17,7 @@ pub const RECORD: &str = "RECORD";
 pub const PROCESS: &str = "PROCESS";
 pub const SEGMENT: &str = "SEGMENT";
 pub const ASSIGN: &str = "ASSIGN";
+pub const EVENTS: &str = "EVENTS";
 pub const TIMERS: &str = "TIMERS";
 pub const AUDIT: &str = "AUDIT";
 pub const DEAD: &str = "DEAD";
@@ -165,11 +166,19 @@ pub fn streams() -> Vec<Stream> {
             schedules: true,
             ..stream(TIMERS, "timer.>", Keeps::Everything)
         },
+        // A source that is not answered tells again for days.
+        Stream {
+            dedupe: policy::DELIVERY_REMEMBERED,
+            follower_reads: false,
+            ..stream(EVENTS, "event.>", Keeps::For(policy::EVENTS_KEPT))
+        },
         stream(AUDIT, "audit.>", Keeps::For(365 * DAY)),
         stream(DEAD, "dead.>", Keeps::For(30 * DAY)),
         bucket::<Agents>(Keeps::LastOfEach),
         bucket::<Conversations>(Keeps::LastOfEach),
         bucket::<Keys>(Keeps::LastOfEach),
+        bucket::<Hooks>(Keeps::LastOfEach),
+        Stream { derivable: true, ..bucket::<Heads>(Keeps::LastOfEachFor(policy::HEADS_KEPT)) },
         Stream { follower_reads: false, ..bucket::<Volumes>(Keeps::LastOfEach) },
         Stream { derivable: true, ..bucket::<FleetBucket>(Keeps::LastOfEach) },
         Stream {
@@ -250,6 +259,10 @@ fn ingress(executors: Vec<String>) -> User {
             Grant::Publish("record.*.*.in".into()),
             Grant::Publish(subject_of::<Agents>(">")),
             Grant::Publish("audit.*.agent".into()),
+            Grant::Publish(filter::all_events()),
+            Grant::Publish(subject_of::<Heads>(">")),
+            Grant::Get(stream_of::<Heads>()),
+            Grant::Get(stream_of::<Hooks>()),
             Grant::Get(RECORD.into()),
             Grant::Get(PROCESS.into()),
             Grant::Get(stream_of::<Agents>()),
@@ -272,6 +285,7 @@ fn steerer() -> User {
             Grant::Get(stream_of::<Agents>()),
             Grant::Get(stream_of::<Conversations>()),
             Grant::Get(stream_of::<Deliveries>()),
+            Grant::Get(EVENTS.into()),
             Grant::Publish("process.>".into()),
             Grant::Publish(subject_of::<Deliveries>(">")),
             Grant::Publish(subject_of::<Conversations>(">")),
@@ -288,6 +302,7 @@ fn registry() -> User {
             Grant::Get(PROCESS.into()),
             Grant::Get(RECORD.into()),
             Grant::Get(ASSIGN.into()),
+            Grant::Get(EVENTS.into()),
             Grant::Get(stream_of::<Executors>()),
             Grant::Get(stream_of::<FleetBucket>()),
             Grant::Read { stream: PROCESS.into(), filter: filter::all_logs() },
@@ -315,6 +330,8 @@ fn waker() -> User {
             Grant::Publish(subject_of::<Volumes>(">")),
             Grant::Purge(ASSIGN),
             Grant::Pull { stream: TIMERS, durable: WAKER.into() },
+            Grant::Get(EVENTS.into()),
+            Grant::Read { stream: EVENTS.into(), filter: filter::all_events() },
             Grant::Publish("process.>".into()),
             Grant::Publish("dead.timers".into()),
             Grant::Purge(TIMERS),

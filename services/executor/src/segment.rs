@@ -333,7 +333,7 @@ impl Task {
             Arc::clone(&self.executor),
             self.assignment.clone(),
             self.segment.log().clone(),
-            self.calls.handle(),
+            self.calls.handle(Arc::clone(&self.executor.clock)),
         );
         self.then(async move { Some(Back::Started(Box::new(starting.await))) });
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::Timestamp;
 use domain::ids::QuestionId;
 use domain::segment::Ask;
 use rmcp::model::{
@@ -45,6 +46,9 @@ const INSTRUCTIONS: &str = "The calls by which you reach the person you work for
 /// The segment, as its tools ask it.
 #[async_trait]
 pub trait Calls: Send + Sync {
+    /// The time it is.
+    fn now(&self) -> Timestamp;
+
     /// Asks for what the log decides.
     async fn ask(&self, ask: Ask) -> Asked;
 
@@ -131,7 +135,7 @@ impl Tools {
         match name {
             finish_process::NAME => Some(finish_process::call(&*self.calls, arguments).await),
             tell_user::NAME => Some(tell_user::call(&*self.calls, arguments, call_id).await),
-            wait_for::NAME => Some(wait_for::call(&*self.calls, arguments).await),
+            wait_for::NAME => Some(wait_for::call(&*self.calls, arguments, self.calls.now()).await),
             _ => None,
         }
     }

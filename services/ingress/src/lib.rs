@@ -6,8 +6,10 @@
 
 mod accept;
 mod config;
+mod github;
 mod on_agents;
 mod on_answers;
+mod on_hook;
 mod on_invoke;
 mod on_message;
 mod on_processes;
@@ -16,7 +18,7 @@ mod verdict;
 
 use api::Access;
 use axum::Router;
-use axum::extract::FromRef;
+use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::routing::{patch, post};
 use bus::{Fanout, Nats};
 use service::Runtime;
@@ -61,6 +63,10 @@ fn routes() -> Router<Ingress> {
         .route(&of_agent("/conversations/invoke/stream"), post(on_invoke::invoke_stream))
         .route(&of_conversation("/messages"), post(on_message::send))
         .route(&of_conversation("/answers"), post(on_answers::answer))
+        .route(
+            "/hooks/github/{hook}",
+            post(on_hook::github).layer(DefaultBodyLimit::max(on_hook::PAYLOAD_MAX)),
+        )
         .route("/v1/processes/{process_id}/retry", post(on_processes::retry))
         .route("/v1/processes/{process_id}/fail", post(on_processes::fail))
         .route(&of_conversation("/stop"), post(on_stop::stop))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{AppendError, BusError, Delivery, Handled, Log, Port};
+use bus::{AppendError, BusError, Delivery, Handled, Log, Port, last_event};
 use contract::Subject;
 use contract::messages::assign::Assignment;
 use contract::messages::segment::SegmentReport;
@@ -69,8 +69,15 @@ impl Reports {
                 Err(error) => return later(&error),
             }
         }
+        let mut report = said.report;
+        if let Some(SegmentEvent::Park { events, .. }) = report.events.last_mut() {
+            match last_event(self.port.as_ref()).await {
+                Ok(last) => *events = Some(last),
+                Err(error) => return later(&error),
+            }
+        }
         let traceparent = traceparent_of(&tracing::Span::current());
-        let cause = Cause::Report(said.report);
+        let cause = Cause::Report(report);
         match self.log.append(said.key, cause, traceparent.as_deref(), || self.clock.now()).await {
             Ok(_) => Handled::Done,
             // The log shows the segment who holds the conversation; there is nothing to answer.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{self, Revision};
-use bus::{AppendError, BusError, Delivery, FAILURES_MAX, Handled, Log, Port, Stored, bury};
+use bus::{AppendError, BusError, Delivery, FAILURES_MAX, Handled, Log, Port, Stored, bury, last_event};
 use contract::Subject;
 use contract::buckets::{AgentKey, Agents, Deliveries, Delivery as Remembered, DeliveryKey};
 use contract::messages::record::{InputEntry, InputKind};
@@ -124,9 +124,10 @@ impl Steerer {
                 index::update(self.port.as_ref(), key, seq, said).await.map_err(waits)?;
                 let name = AgentKey { org: key.org, agent: said.agent };
                 let agent = kv::get::<Agents>(self.port.as_ref(), &name).await.map_err(waits)?.value;
+                let events = Some(last_event(self.port.as_ref()).await.map_err(waits)?);
                 agent
                     .filter(|agent| agent.deleted_at.is_none())
-                    .map(|agent| StartWith { harness: agent.harness, events: None })
+                    .map(|agent| StartWith { harness: agent.harness, events })
             }
             // Should the process end before the step, the next one of the chain starts alike.
             (InputKind::Message { .. }, Some(live)) => {

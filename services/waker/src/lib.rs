@@ -1,9 +1,11 @@
 //! The waker: places everything that is waking on an executor, and takes back what no process wants any more.
 //!
 //! It follows the log and acts on what the leader says now, so a late or repeated hint does no harm; what a hint did
-//! not bring about is mended by looking again. When a timer rings it appends that the wait is over.
+//! not bring about is mended by looking again. When a timer rings, or an event comes that a process waits for, it
+//! appends that the wait is over.
 
 mod assignments;
+mod matcher;
 mod on_due;
 mod on_step;
 
@@ -19,7 +21,11 @@ use on_due::Timers;
 
 /// Works until the shutdown begins.
 pub async fn run(nats: Nats, runtime: Runtime) {
-    tokio::join!(on_step::follow(nats.clone(), runtime.clone()), serve_timers(nats, runtime));
+    tokio::join!(
+        on_step::follow(nats.clone(), runtime.clone()),
+        matcher::follow(nats.clone(), runtime.clone()),
+        serve_timers(nats, runtime)
+    );
 }
 
 async fn serve_timers(nats: Nats, runtime: Runtime) {

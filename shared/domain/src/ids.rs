@@ -99,6 +99,8 @@ ids! {
     SegmentId = "seg";
     /// An input, a text the agent wrote, or a card of questions.
     MessageId = "msg";
+    /// Where a source outside sends its events.
+    HookId = "hok";
     /// One question of a card.
     QuestionId = "qst";
     /// What a process booked with `wait_for`.

@@ -33,6 +33,15 @@ pub const FIRED_MAX: usize = 2;
 /// Events given to a process since it last parked, so that a next wait does not fire on them.
 pub const EVENTS_GIVEN_MAX: usize = 64;
 
+/// How long an event from outside is kept for waits that are booked later.
+pub const EVENTS_KEPT: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// How long the commit of a pull request is known by it. Checks of an older one find nobody.
+pub const HEADS_KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// What is kept of an outsider's text, in characters; the whole of it is at the source.
+pub const EVENT_TEXT_MAX: usize = 1_000;
+
 /// Questions open at once in a process. A person answers a handful; the state is to stay small.
 pub const QUESTIONS_OPEN_MAX: usize = 16;
 

@@ -36,7 +36,10 @@ pub use state::{
     ConversationKey, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, ParkReason, Phase, Reported,
     Running, Session, Stage, State, TaskKind, WakeClass, WakeTrigger,
 };
-pub use wait::{EventDigest, EventKey, Fired, LookBack, Wait, WaitClosed, WaitOn, WaitOutcome, WaitRequest};
+pub use wait::{
+    EventDigest, EventKey, Fired, GITHUB_KINDS, LookBack, Wait, WaitClosed, WaitOn, WaitOutcome, WaitRequest,
+    wakes,
+};
 
 /// One decided change. Applying `cause` to the state before it at time `at` gives it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use domain::Timestamp;
 use domain::segment::Ask;
+use service::clock::Clock;
 use service::fresh;
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,7 +41,10 @@ pub(super) struct CallDesk {
 
 /// The tools' side.
 #[derive(Debug)]
-struct Handle(mpsc::Sender<Call>);
+struct Handle {
+    calls: mpsc::Sender<Call>,
+    clock: Arc<dyn Clock>,
+}
 
 impl Default for CallDesk {
     fn default() -> Self {
@@ -49,8 +54,8 @@ impl Default for CallDesk {
 }
 
 impl CallDesk {
-    pub(super) fn handle(&self) -> Arc<dyn Calls> {
-        Arc::new(Handle(self.sender.clone()))
+    pub(super) fn handle(&self, clock: Arc<dyn Clock>) -> Arc<dyn Calls> {
+        Arc::new(Handle { calls: self.sender.clone(), clock })
     }
 
     pub(super) async fn next(&mut self) -> Call {
@@ -64,10 +69,14 @@ impl CallDesk {
 
 #[async_trait]
 impl Calls for Handle {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     async fn ask(&self, ask: Ask) -> Asked {
         let (answer, answered) = oneshot::channel();
         let gone = || Asked::Unavailable("the segment is ending; nothing was recorded".into());
-        if self.0.send(Call::Ask { ask, answer }).await.is_err() {
+        if self.calls.send(Call::Ask { ask, answer }).await.is_err() {
             return gone();
         }
         answered.await.unwrap_or_else(|_| gone())
@@ -77,7 +86,7 @@ impl Calls for Handle {
         let (answer, answered) = oneshot::channel();
         let gone = || Asked::Unavailable("the segment is ending; nothing was asked".into());
         let card = call_id.unwrap_or_else(|| fresh::uuid().to_string());
-        if self.0.send(Call::Question { questions, card, answer }).await.is_err() {
+        if self.calls.send(Call::Question { questions, card, answer }).await.is_err() {
             return gone();
         }
         answered.await.unwrap_or_else(|_| gone())
@@ -86,7 +95,7 @@ impl Calls for Handle {
     async fn tell(&self, text: String, _call_id: Option<String>) -> Result<(), Unavailable> {
         let (answer, answered) = oneshot::channel();
         let gone = || Unavailable("the segment is ending; the note was not kept".into());
-        self.0.send(Call::Tell { text, answer }).await.map_err(|_| gone())?;
+        self.calls.send(Call::Tell { text, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use domain::Timestamp;
 use domain::ids::{MessageId, QuestionId};
 use domain::segment::Ask;
 use executor::endpoint::{Credential, Endpoint};
@@ -86,6 +87,10 @@ impl Segment {
 
 #[async_trait]
 impl Calls for Segment {
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH
+    }
+
     async fn ask(&self, ask: Ask) -> Asked {
         self.released().await;
         self.asked.lock().unwrap().push(ask);

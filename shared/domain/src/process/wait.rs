@@ -271,6 +271,29 @@ impl Wait {
     }
 }
 
+// === events ===
+
+/// The events of a pull request that a wait can name, and which of their actions wake one that names none. What the
+/// agent's own push brings about (`synchronize`, `requested`) is not among them.
+pub const GITHUB_KINDS: [(&str, &[&str]); 7] = [
+    ("pull_request", &["closed"]),
+    ("pull_request_review", &["submitted"]),
+    ("pull_request_review_comment", &[]),
+    ("issue_comment", &["created"]),
+    ("check_suite", &["completed"]),
+    ("check_run", &[]),
+    ("workflow_run", &["completed"]),
+];
+
+/// Whether an event of this kind (`issue_comment.created`) is one that a wait with these kinds waits for.
+pub fn wakes(kinds: &[String], kind: &str) -> bool {
+    let (event, action) = kind.split_once('.').unwrap_or((kind, ""));
+    if kinds.is_empty() {
+        return GITHUB_KINDS.iter().any(|(name, actions)| *name == event && actions.contains(&action));
+    }
+    kinds.iter().any(|wanted| wanted == kind || wanted == event)
+}
+
 impl std::fmt::Display for EventKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
