@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 mod dev;
+mod github;
 mod history;
 mod question;
 mod sandbox;

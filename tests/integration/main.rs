@@ -8,5 +8,6 @@ mod api_streams;
 mod api_writes;
 mod append;
 mod broker_closed;
+mod hooks;
 mod readers;
 mod served;

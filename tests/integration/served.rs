@@ -97,6 +97,10 @@ impl Served {
         served
     }
 
+    pub(crate) fn runtime(&self) -> Runtime {
+        self.runtime.clone()
+    }
+
     pub(crate) async fn steer(&self) {
         let nats = self.broker.connect(STEERER).await;
         // A consumer opens anew when the connection is told of, and what was asked for before is lost for a while; so

@@ -6,6 +6,7 @@ pub mod api;
 pub mod broker;
 pub mod builders;
 pub mod dev;
+pub mod github;
 pub mod installation;
 pub mod invariants;
 pub mod log;

@@ -7,6 +7,7 @@
 //! * `finish SUMMARY` finishes, and says what it was answered;
 //! * `twice SUMMARY` finishes twice in one turn;
 //! * `wait SECONDS` waits for a time and ends its turn;
+//! * `watch OWNER/NAME#NUMBER` waits for a pull request;
 //! * `ask QUESTION` asks, and `need QUESTION` asks and waits for the answer;
 //! * `back COMMAND` runs a shell command in the background;
 //! * `slow TEXT` streams words until the gate `slow` is opened.
@@ -46,6 +47,13 @@ fn answer(request: &RequestView) -> Reply {
             Reply::tool("mcp/wait_for", json!({ "reason": "as told", "until": until }))
         }
         ("wait", true) => Reply::text(format!("waiting was answered: {result}")),
+        ("watch", false) => {
+            let (repo, number) = argument.rsplit_once('#').unwrap_or((argument, "0"));
+            let number: u64 = number.parse().unwrap_or(0);
+            let event = json!({ "source": "github", "repo": repo, "number": number });
+            Reply::tool("mcp/wait_for", json!({ "reason": "as told", "event": event }))
+        }
+        ("watch", true) => Reply::text(format!("waiting was answered: {result}")),
         ("ask" | "need", false) => Reply::tool(
             "mcp/tell_user",
             json!({ "text": "I need to know", "questions": [{ "text": argument }] }),

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 use contract::buckets::{
-    Access, Agent, Conversation, Delivery, HeldSegment, Key, Lease, PermissionMode, Role, SecretHash,
+    Access, Agent, Conversation, Delivery, Head, HeldSegment, Hook, Key, Lease, PermissionMode, Role,
+    SecretHash,
 };
 use contract::messages::assign::Assignment;
 use contract::messages::audit::{AuditEntry, Audited};
+use contract::messages::event::EventEntry;
 use contract::messages::live::{Beat, Delta};
 use contract::messages::record::{
     Answer, Author, DatedFact, InputEntry, InputKind, Output, OutputEntry, PlanItem, PlanStatus, Question,
@@ -16,8 +18,8 @@ use contract::messages::segment::SegmentReport;
 use contract::messages::timer::Timer;
 use domain::Timestamp;
 use domain::ids::{
-    AgentId, ConversationId, Epoch, EventSeq, ExecutorId, Incarnation, KeyId, MessageId, OrgId, ProcessId,
-    QuestionId, RecordSeq, Renewal, ReportNo, TurnNo, UserId, WaitId,
+    AgentId, ConversationId, Epoch, EventSeq, ExecutorId, HookId, Incarnation, KeyId, MessageId, OrgId,
+    ProcessId, QuestionId, RecordSeq, Renewal, ReportNo, TurnNo, UserId, WaitId,
 };
 use domain::process::{
     Card, Cause, ConversationKey, Decision, EventDigest, EventKey, Harness, Input, Mode, OpenQuestion,
@@ -283,6 +285,18 @@ fn passing_messages() {
     let assignment = Assignment { key: KEY, process: process(), epoch: Epoch(2), class: WakeClass::Input };
     golden("assign", &[assignment]);
     let wait = WaitId::booked_by(process(), Epoch(1), ReportNo(7), 0);
+    let event = EventEntry {
+        at: at(),
+        key: pull_request(),
+        kind: "issue_comment.created".into(),
+        own: false,
+        summary: "A comment on the pull request was created.".into(),
+        url: Some("https://github.com/owner/name/pull/7".into()),
+        author: Some("someone".into()),
+        association: Some("MEMBER".into()),
+        text: Some("Looks good.".into()),
+    };
+    golden("event", &[event.clone(), EventEntry { own: true, text: None, ..event }]);
     golden("timer", &[Timer { key: KEY, process: process(), wait, at: at() }]);
     golden("delta", &[Delta { message_id: message_id(), epoch: Epoch(1), offset: 5, text: "lo".into() }]);
     golden("beat", &[Beat { wants_text: true }]);
@@ -341,6 +355,17 @@ fn buckets() {
             version: "0.1.0".into(),
         }],
     );
+    golden(
+        "bucket_hooks",
+        &[Hook {
+            id: HookId::from_uuid(Uuid::from_u128(0x0f)),
+            org: ORG,
+            secrets: vec!["s1".into(), "s2".into()],
+            app: Some("our-app[bot]".into()),
+            created_at: at(),
+        }],
+    );
+    golden("bucket_heads", &[Head { number: 7, commit: "abc".into() }]);
     golden("bucket_volumes", &[ExecutorId(0)]);
     golden("bucket_deliveries", &[Delivery { input: RecordSeq(11), content: "ab".into() }]);
     let key = Key {

@@ -146,7 +146,7 @@ mod tests {
         Told::read(event, payload, Some("our-app[bot]"), Timestamp::EPOCH)
     }
 
-    fn payload(extra: Value) -> Value {
+    fn payload(extra: &Value) -> Value {
         let mut payload =
             json!({ "repository": { "full_name": "owner/na.me" }, "sender": { "login": "someone" } });
         for (name, value) in extra.as_object().cloned().unwrap_or_default() {
@@ -161,14 +161,14 @@ mod tests {
             json!({ "number": 7, "title": "Mend it", "merged": merged, "head": { "sha": "abc" },
             "html_url": "https://github.com/owner/na.me/pull/7", "user": { "login": "author" }, "author_association": "MEMBER" })
         };
-        let merged = payload(json!({ "action": "closed", "number": 7, "pull_request": pull(true) }));
+        let merged = payload(&json!({ "action": "closed", "number": 7, "pull_request": pull(true) }));
         let told = read("pull_request", &merged).unwrap();
         assert_eq!((told.numbers.as_slice(), told.commit.as_deref()), (&[7][..], Some("abc")));
         let event = told.of(7);
         assert_eq!(event.key, EventKey::Github { repo: "owner/na.me".into(), number: 7 });
         assert_eq!(event.kind, "pull_request.closed");
         assert!(event.summary.contains("was merged") && event.text.is_none(), "{event:?}");
-        let closed = payload(json!({ "action": "closed", "pull_request": pull(false) }));
+        let closed = payload(&json!({ "action": "closed", "pull_request": pull(false) }));
         assert!(read("pull_request", &closed).unwrap().of(7).summary.contains("without a merge"));
     }
 
@@ -179,20 +179,20 @@ mod tests {
         let issue = json!({ "number": 9, "title": "t", "pull_request": {} });
         let told = read(
             "issue_comment",
-            &payload(json!({ "action": "created", "issue": issue, "comment": comment })),
+            &payload(&json!({ "action": "created", "issue": issue, "comment": comment })),
         );
         let event = told.unwrap().of(9);
         assert_eq!(event.text.unwrap().chars().count(), EVENT_TEXT_MAX + 1);
         assert_eq!((event.author.as_deref(), event.association.as_deref()), (Some("mallory"), Some("NONE")));
         assert_eq!(event.url, None, "no address but a web page's");
-        let plain = payload(json!({ "action": "created", "issue": { "number": 9 }, "comment": {} }));
+        let plain = payload(&json!({ "action": "created", "issue": { "number": 9 }, "comment": {} }));
         assert_eq!(read("issue_comment", &plain), None, "an issue is no pull request");
     }
 
     #[test]
     fn a_check_names_its_pull_requests_or_its_commit() {
         let suite = |pulls: Value| {
-            payload(json!({ "action": "completed", "check_suite": {
+            payload(&json!({ "action": "completed", "check_suite": {
                 "head_sha": "abc", "conclusion": "success", "app": { "name": "CI" }, "pull_requests": pulls } }))
         };
         let named =
@@ -211,7 +211,7 @@ mod tests {
         );
         own["sender"]["login"] = "our-app[bot]".into();
         assert!(read("pull_request_review", &own).unwrap().of(1).own);
-        assert_eq!(read("star", &payload(json!({ "action": "created" }))), None);
+        assert_eq!(read("star", &payload(&json!({ "action": "created" }))), None);
         assert_eq!(read("pull_request", &json!({ "action": "closed", "number": 1 })), None, "no repository");
     }
 }

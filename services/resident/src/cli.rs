@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use domain::ids::{AgentId, OrgId, UserId};
+use domain::ids::{AgentId, HookId, OrgId, UserId};
 
 pub(crate) const ROLES: &str = "ingress, steerer, registry, waker, scheduler, executor and console";
 
@@ -36,12 +36,21 @@ pub(crate) enum Command {
     /// API keys.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Where sources outside send their events.
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// Lists the processes of the organization.
     Ps(PsArgs),
     /// Gives an agent a task and shows what happens.
     Run(RunArgs),
     /// Says something to a conversation.
     Send(SendArgs),
+    /// Answers the open question of a conversation.
+    Answer(AnswerArgs),
+    /// Says in a sentence what a process does, and what wakes it.
+    Explain(ProcessArgs),
+    /// Lists the steps of a process.
+    History(ProcessArgs),
     /// Starts everything in a temporary directory and plays a small job.
     Demo,
     /// Prints the page of all settings.
@@ -92,6 +101,56 @@ pub(crate) enum BrokerCommand {
         #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222")]
         nats_url: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    pub(crate) conversation: String,
+
+    /// One answer per question of the card, in its order.
+    #[arg(required = true)]
+    pub(crate) answers: Vec<String>,
+
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProcessArgs {
+    /// The process's id, as `resident ps` shows it.
+    pub(crate) process: String,
+
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HooksCommand {
+    /// Makes a hook and prints its path and secret. With --hook, adds a new secret to it beside the last one.
+    Add {
+        /// What sends the events.
+        source: SourceArg,
+
+        /// Whose events they are; a running dev's organization where not named.
+        #[arg(long)]
+        org: Option<OrgId>,
+
+        /// The login of your own GitHub App, as name[bot]: what it does wakes nobody.
+        #[arg(long, value_name = "LOGIN")]
+        app: Option<String>,
+
+        /// A hook that there is: it takes the new secret and its last one, so that both work while you change it over.
+        #[arg(long)]
+        hook: Option<HookId>,
+
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SourceArg {
+    Github,
 }
 
 #[derive(Debug, Subcommand)]

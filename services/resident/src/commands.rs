@@ -1,8 +1,11 @@
 //! The commands, one file each.
 
+mod answer;
 mod broker;
 mod demo;
 mod dev;
+mod explain;
+mod hooks;
 mod keys;
 mod ps;
 mod run;
@@ -16,7 +19,7 @@ use std::process::ExitCode;
 use domain::Timestamp;
 use service::clock::{Clock, RealClock};
 
-use crate::cli::{BrokerCommand, Cli, Command, KeysCommand};
+use crate::cli::{BrokerCommand, Cli, Command, HooksCommand, KeysCommand, SourceArg};
 use crate::failure::Failure;
 use crate::settings::{self, Flags};
 
@@ -42,6 +45,12 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             let flags = Flags { nats_url, ..flags };
             keys::add(&settings::read(&flags)?, org, user, role, json).await?;
         }
+        Command::Hooks(HooksCommand::Add { source: SourceArg::Github, org, app, hook, json }) => {
+            hooks::add(&settings::read(&flags)?, org, app, hook, json).await?;
+        }
+        Command::Answer(args) => answer::run(&settings::read(&flags)?, &args).await?,
+        Command::Explain(args) => explain::explain(&settings::read(&flags)?, &args).await?,
+        Command::History(args) => explain::history(&settings::read(&flags)?, &args).await?,
         Command::Ps(args) => ps::run(&settings::read(&flags)?, args.json).await?,
         Command::Run(args) => return run::run(&settings::read(&flags)?, &args).await,
         Command::Send(args) => send::run(&settings::read(&flags)?, &args).await?,

@@ -62,6 +62,18 @@ pub(crate) enum Failure {
     DemoModel(#[from] scripted_model::StartError),
     #[error("the key was not stored; is the broker running?")]
     Key(#[source] bus::BusError),
+
+    #[error("whose hook is it? Name the organization with --org")]
+    NoOrg,
+
+    #[error("{0} is no hook of this installation; leave --hook out to make one")]
+    NoHook(domain::ids::HookId),
+
+    #[error("no question is open in this conversation; say something with: resident send")]
+    NoQuestion,
+
+    #[error("{given} answers are given, and the card asks: {asked}; give one answer each, in this order")]
+    AnswersMissing { given: usize, asked: String },
     #[error("the default agent was not stored; is the broker running?")]
     Agent(#[source] bus::BusError),
     #[error("the program was asked to stop before it was ready")]

@@ -26,14 +26,7 @@ pub(super) async fn add(
     role: RoleArg,
     as_json: bool,
 ) -> Result<(), Failure> {
-    let url = match settings.section::<BrokerConfig>()?.url {
-        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        // A running dev's broker has a port of its own.
-        None => data_dir::installation(&settings.section::<DataConfig>()?.dir)
-            .and_then(|known| known.nats_url)
-            .ok_or(Failure::NoServer)?,
-    };
-    let operator = broker::connect(settings, &url, OPERATOR).await?;
+    let operator = broker::connect(settings, &broker_url(settings)?, OPERATOR).await?;
     let org = org.unwrap_or_else(|| OrgId::from_uuid(service::fresh::uuid()));
     let user = user.unwrap_or_else(|| UserId::from_uuid(service::fresh::uuid()));
     let role = match role {
@@ -53,4 +46,15 @@ pub(super) async fn add(
     }
     say(&format!("{key} for {user} of {org}, role {role:?}. It is shown only now:"));
     print(&secret)
+}
+
+/// The broker of this installation.
+pub(super) fn broker_url(settings: &Settings) -> Result<String, Failure> {
+    Ok(match settings.section::<BrokerConfig>()?.url {
+        Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+        // A running dev's broker has a port of its own.
+        None => data_dir::installation(&settings.section::<DataConfig>()?.dir)
+            .and_then(|known| known.nats_url)
+            .ok_or(Failure::NoServer)?,
+    })
 }

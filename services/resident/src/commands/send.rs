@@ -21,7 +21,7 @@ pub(super) async fn run(settings: &Settings, args: &SendArgs) -> Result<(), Fail
 }
 
 /// The agent whose conversation it is, by the list of processes.
-async fn agent_of(client: &Client, conversation: &str) -> Result<String, Failure> {
+pub(super) async fn agent_of(client: &Client, conversation: &str) -> Result<String, Failure> {
     let mut cursor = String::new();
     loop {
         let page = client.get(&format!("/fleet/processes?limit=200{cursor}")).await?;
