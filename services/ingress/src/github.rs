@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn our_own_doings_are_marked_and_the_rest_of_the_world_is_left_out() {
         let mut own = payload(
-            json!({ "action": "submitted", "pull_request": { "number": 1 }, "review": { "state": "approved" } }),
+            &json!({ "action": "submitted", "pull_request": { "number": 1 }, "review": { "state": "approved" } }),
         );
         own["sender"]["login"] = "our-app[bot]".into();
         assert!(read("pull_request_review", &own).unwrap().of(1).own);
