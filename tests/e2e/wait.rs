@@ -11,7 +11,7 @@ use domain::process::{ConversationKey, Fact, Step, WaitClosed, WaitOn};
 use scripted_model::{Reply, RequestView, Script};
 use serde_json::{Value, json};
 use tests::wait::eventually;
-use tests::{Installation, api::Api, log, model};
+use tests::{Installation, Options, api::Api, log, model};
 
 /// How late a wake may be.
 const LATE_MAX: Duration = Duration::from_secs(5);
@@ -174,4 +174,25 @@ async fn a_background_command_holds_the_park_and_its_end_goes_on_by_itself() {
     parked(&api, &agent, &conversation, "wait_time").await;
     api.say(&agent, &conversation, "run cat built.txt", "auto").await;
     api.until("its file", &agent, &conversation, |record| record["result"] == "it printed: built").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_fleet_full_an_idle_process_that_nobody_watches_gives_way() {
+    let options = Options {
+        script: model::obedient(),
+        slots: 1,
+        park_after: Duration::from_secs(600),
+        ..Options::default()
+    };
+    let installation = Installation::with(options).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let first = api.open(&agent, "say one").await;
+    api.until("words", &agent, &first, |record| record["process"]["substate"] == "Idle").await;
+    let second = api.open(&agent, "say two").await;
+    api.until("the second", &agent, &second, |record| record["result"] == "two").await;
+    parked(&api, &agent, &first, "absent").await;
+    // And back again.
+    api.say(&agent, &first, "say three", "auto").await;
+    api.until("the first", &agent, &first, |record| record["result"] == "three").await;
 }

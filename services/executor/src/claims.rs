@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bus::{Nats, Queue, Taken};
 use contract::messages::assign::Assignment;
@@ -14,6 +15,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::Executor;
 use crate::segment;
+
+/// A segment that gives way ends its session within a second or two.
+const ROOM_ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Claims until `stop`. The segments that run are `segments`.
 pub(crate) async fn claim(
@@ -47,6 +51,7 @@ pub(crate) async fn claim(
         let slot = tokio::select! {
             () = stop.cancelled() => return,
             slot = Arc::clone(&slots).acquire_owned() => slot,
+            () = ask_for_room(&executor, &queues) => return,
         };
         let Ok(slot) = slot else { return };
         let taken = tokio::select! {
@@ -74,6 +79,17 @@ pub(crate) async fn claim(
             lock(&running).remove(&name);
             drop(slot);
         });
+    }
+}
+
+/// While no slot is free and a process waits for one, an idle segment that nobody watches is asked to give way, and
+/// another after a while. Never returns.
+async fn ask_for_room(executor: &Executor, queues: &[mpsc::Receiver<Taken>]) {
+    loop {
+        executor.clock.sleep(ROOM_ASKED_EVERY).await;
+        if queues.iter().any(|queue| !queue.is_empty()) {
+            executor.room_wanted.notify_one();
+        }
     }
 }
 

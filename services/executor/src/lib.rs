@@ -28,7 +28,7 @@ use service::Runtime;
 use service::clock::Clock;
 use service::shutdown::Shutdown;
 use tokio::process::Command;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -78,6 +78,8 @@ pub(crate) struct Executor {
     pub(crate) slots: u16,
     pub(crate) park_after: Duration,
     pub(crate) park_watched_after: Duration,
+    /// Rung when a process waits for a slot; one idle segment gives way.
+    pub(crate) room_wanted: Notify,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shutdown: Shutdown,
     pub(crate) lease: Arc<Lease>,
@@ -125,6 +127,7 @@ pub async fn run(
         slots: config.slots,
         park_after: config.park_after,
         park_watched_after: config.park_watched_after,
+        room_wanted: Notify::new(),
         clock: Arc::clone(&runtime.clock),
         shutdown: runtime.shutdown.clone(),
         lease: Arc::clone(&lease),

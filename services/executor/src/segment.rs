@@ -46,9 +46,6 @@ const BACK_MAX: usize = 64;
 /// An assignment that was not claimed is given again after this long.
 const UNCLAIMED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A viewer shows itself every 30 s; one beat may be lost.
-const WATCHED_FOR: Duration = Duration::from_secs(75);
-
 /// How long the harness may take to end its session before it is killed; it takes milliseconds.
 const SESSION_END_WITHIN: Duration = Duration::from_secs(10);
 
@@ -129,6 +126,7 @@ async fn live_through(executor: Arc<Executor>, assignment: Assignment, taken: Ta
     let policy = SegmentPolicy {
         park_after: executor.park_after,
         park_watched_after: executor.park_watched_after,
+        viewer_gone_after: domain::policy::VIEWER_GONE_AFTER,
         turn_end_grace: domain::policy::TURN_END_GRACE,
     };
     let inputs = Inputs::open(&executor.nats, &state);
@@ -199,6 +197,7 @@ impl Task {
                 .map(|at| at.saturating_sub(self.executor.clock.monotonic()))
                 .unwrap_or(Duration::MAX);
             let clock = Arc::clone(&self.executor.clock);
+            let spare = self.segment.could_make_room(clock.monotonic());
             let signal = tokio::select! {
                 biased;
                 seen = self.log.next() => match seen {
@@ -209,9 +208,8 @@ impl Task {
                 event = next_event(&mut self.harness) => self.happened(event).await,
                 known = self.inputs.next() => Some(Signal::Known { input: known.0, bytes: known.1 }),
                 call = self.calls.next() => self.called(call).await,
-                () = self.live.serve() => {
-                    Some(Signal::Watched { until: self.executor.clock.monotonic() + WATCHED_FOR })
-                }
+                () = self.live.serve() => Some(Signal::Watched),
+                () = self.executor.room_wanted.notified(), if spare => Some(Signal::MakeRoom),
                 () = &mut draining, if !told_draining => {
                     told_draining = true;
                     Some(Signal::Drain)

@@ -60,6 +60,9 @@ pub const TURN_END_GRACE: Duration = Duration::from_secs(15);
 /// An idle segment that nobody watches parks after this long.
 pub const PARK_AFTER_ABSENCE: Duration = Duration::from_secs(2 * 60);
 
+/// A viewer shows itself every 30 s, and one time may be lost.
+pub const VIEWER_GONE_AFTER: Duration = Duration::from_secs(75);
+
 /// An idle segment parks after this long, whoever watches: a page that was left open is no work.
 pub const PARK_WATCHED_AFTER: Duration = Duration::from_secs(30 * 60);
 

@@ -42,6 +42,8 @@ pub struct SegmentPolicy {
     pub park_after: Duration,
     /// An idle segment parks after this long, whoever watches.
     pub park_watched_after: Duration,
+    /// A viewer who has not shown itself for this long is gone.
+    pub viewer_gone_after: Duration,
     /// How long the harness may take to end its turn once its process has ended or its wait is booked.
     pub turn_end_grace: Duration,
 }
@@ -86,8 +88,8 @@ pub struct Segment {
     /// The request to interrupt that is being carried out.
     interrupting: Option<RecordSeq>,
     tasks: BTreeMap<String, Task>,
-    /// Until when somebody watches.
-    watched: Duration,
+    /// When a viewer was last there.
+    watched: Option<Duration>,
     draining: bool,
     leaving: Option<Leaving>,
 }
@@ -197,7 +199,7 @@ impl Segment {
             settling: None,
             interrupting: None,
             tasks: BTreeMap::new(),
-            watched: Duration::ZERO,
+            watched: None,
             draining: false,
             leaving: None,
         };
@@ -247,7 +249,7 @@ impl Segment {
             }
             Signal::Ended { what } => effects.extend(self.harness_ended(what)),
             Signal::Called { call, ask } => effects.extend(self.called(call, ask)),
-            Signal::Watched { until } => self.watched = self.watched.max(until),
+            Signal::Watched => self.watched = Some(now),
             Signal::MakeRoom => effects.extend(self.make_room(now)),
             Signal::Noted { text } => {
                 // The pill shows the latest; what is not reported yet is overtaken.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Contents, Effect, Harness, LEAVE_UNANSWERED_AFTER, Leaving, Segment};
+use super::{Contents, Effect, Harness, LEAVE_UNANSWERED_AFTER, Leaving, Segment, SegmentPolicy};
 use crate::policy::BACKGROUND_HOLDS_FOR;
 use crate::process::{ParkReason, SegmentEvent, TaskKind, TurnOutcome, WaitOn};
 
@@ -25,17 +25,24 @@ impl Segment {
         Some(self.park(reason))
     }
 
-    /// Gives the slot to another process where nobody would notice.
-    pub(super) fn make_room(&mut self, now: Duration) -> Option<Effect> {
+    /// Whether another process could have the slot and nobody would notice.
+    pub fn could_make_room(&self, now: Duration) -> bool {
         let idle = matches!(self.harness, Harness::Idle { .. }) && self.leaving.is_none();
-        let unseen = now >= self.watched && self.is_quiet(now) && self.waiting() == Contents::default();
-        (idle && unseen && self.log.hot().is_some()).then(|| self.park(self.park_reason()))
+        let unseen = self.watched.is_none_or(|seen| now >= seen + self.policy.viewer_gone_after);
+        let nothing_waits = self.is_quiet(now) && self.waiting() == Contents::default();
+        idle && unseen && nothing_waits && self.log.hot().is_some()
+    }
+
+    pub(super) fn make_room(&mut self, now: Duration) -> Option<Effect> {
+        self.could_make_room(now).then(|| self.park(self.park_reason()))
     }
 
     /// When an idle segment parks if nothing happens.
     pub(super) fn parks_at(&self, idle_since: Duration) -> Duration {
-        let unwatched = idle_since.max(self.watched) + self.policy.park_after;
-        unwatched.min(idle_since + self.policy.park_watched_after.max(self.policy.park_after))
+        let SegmentPolicy { park_after, park_watched_after, viewer_gone_after, .. } = self.policy;
+        let left = self.watched.map(|seen| seen + park_after.max(viewer_gone_after));
+        let unwatched = left.unwrap_or_default().max(idle_since + park_after);
+        unwatched.min(idle_since + park_watched_after.max(park_after))
     }
 
     /// Whether work goes on that holds the segment hot.

@@ -1,7 +1,5 @@
 //! What a segment is told, and what it says is to be done.
 
-use std::time::Duration;
-
 use uuid::Uuid;
 
 use crate::Refusal;
@@ -90,10 +88,8 @@ pub enum Signal {
     Noted {
         text: String,
     },
-    /// Somebody watches the conversation, and is taken to until then.
-    Watched {
-        until: Duration,
-    },
+    /// A viewer of the conversation has shown itself.
+    Watched,
     /// Another process needs the slot.
     MakeRoom,
     /// The executor takes no more work and wants to end.

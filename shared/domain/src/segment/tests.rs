@@ -23,6 +23,7 @@ const ME: Identity = Identity {
 const POLICY: SegmentPolicy = SegmentPolicy {
     park_after: Duration::from_secs(120),
     park_watched_after: Duration::from_secs(1_800),
+    viewer_gone_after: Duration::from_secs(75),
     turn_end_grace: Duration::from_secs(15),
 };
 

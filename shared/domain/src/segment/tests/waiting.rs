@@ -214,12 +214,26 @@ fn who_watches_keeps_an_idle_segment_hot_for_half_an_hour_at_most() {
     let mut stage = working();
     stage.turn_ends(TurnOutcome::Completed);
     stage.done();
-    for _ in 0..29 {
-        stage.tell(Signal::Watched { until: stage.now + Duration::from_secs(90) });
-        stage.passes(60);
+    for _ in 0..59 {
+        stage.tell(Signal::Watched);
+        stage.passes(30);
         assert!(stage.done().is_empty(), "watched at {:?}", stage.now);
     }
-    stage.passes(60);
+    stage.tell(Signal::Watched);
+    stage.passes(30);
+    assert_eq!(stage.done(), vec![Effect::EndSession]);
+}
+
+#[test]
+fn an_idle_segment_parks_two_minutes_after_its_last_viewer_was_there() {
+    let mut stage = working();
+    stage.turn_ends(TurnOutcome::Completed);
+    stage.passes(100);
+    stage.tell(Signal::Watched);
+    stage.done();
+    stage.passes(119);
+    assert!(stage.done().is_empty());
+    stage.passes(1);
     assert_eq!(stage.done(), vec![Effect::EndSession]);
 }
 
@@ -229,10 +243,10 @@ fn room_is_made_only_by_an_idle_segment_that_nobody_watches() {
     stage.tell(Signal::MakeRoom);
     assert!(stage.done().is_empty(), "it works");
     stage.turn_ends(TurnOutcome::Completed);
-    stage.tell(Signal::Watched { until: Duration::from_secs(30) });
+    stage.tell(Signal::Watched);
     stage.tell(Signal::MakeRoom);
     assert!(stage.done().iter().all(|effect| *effect != Effect::EndSession), "somebody watches");
-    stage.passes(30);
+    stage.passes(75);
     stage.tell(Signal::MakeRoom);
     assert_eq!(stage.done().last(), Some(&Effect::EndSession));
 }
