@@ -7,7 +7,7 @@ use contract::buckets::Hooks;
 use contract::messages::event::EventEntry;
 use contract::subjects::filter;
 use contract::topology::{EVENTS, WAKER};
-use domain::ids::HookId;
+use domain::ids::{EventSeq, HookId};
 use domain::process::{
     EventKey, ParkReason, Phase, SegmentEvent, State, TurnOutcome, WaitOn, WaitOutcome, WaitRequest,
 };
@@ -148,8 +148,8 @@ impl Waiter {
         self.hand.report(vec![SegmentEvent::TurnEnded { outcome }, park]).await;
     }
 
-    /// Waits until the process is woken, takes it, and is told what has happened; returns the numbers.
-    async fn woken(&mut self) -> Vec<u64> {
+    /// Waits until the process is woken, takes it, and is told what has happened.
+    async fn woken(&mut self) -> (u64, EventSeq) {
         eventually("a wake", WITHIN, async || match self.state().await {
             state if matches!(state.phase, Phase::Waking { .. }) => Ok(()),
             state => Err(state.public()),
@@ -159,19 +159,19 @@ impl Waiter {
         self.told().await
     }
 
-    /// The numbers of what has fired and is not told yet; then it is told.
-    async fn told(&mut self) -> Vec<u64> {
-        let fired = self.state().await.fired;
-        let numbers = fired.iter().map(|fired| match &fired.outcome {
-            WaitOutcome::Event(event) => match event.key {
-                EventKey::Github { number, .. } => number,
-            },
-            other => panic!("{other:?}"),
-        });
-        let numbers = numbers.collect();
-        let fired = fired.iter().map(|fired| fired.wait).collect();
-        self.hand.report(vec![SegmentEvent::Consumed { inputs: Vec::new(), fired }]).await;
-        numbers
+    /// What has fired and is not told yet: which pull request it is about, and where it stands. Then it is told.
+    async fn told(&mut self) -> (u64, EventSeq) {
+        let fired = eventually("an event", WITHIN, async || {
+            let state = self.state().await;
+            state.fired.first().cloned().ok_or(state.public())
+        })
+        .await;
+        let WaitOutcome::Event(event) = &fired.outcome else { panic!("{fired:?}") };
+        let EventKey::Github { number, .. } = event.key;
+        self.hand.report(vec![SegmentEvent::Consumed { inputs: Vec::new(), fired: vec![fired.wait] }]).await;
+        let state = self.state().await;
+        assert!(state.wait.is_none() && state.fired.is_empty(), "it is over and told: {state:?}");
+        (number, event.seq)
     }
 
     async fn comment(&self, number: u64) {
@@ -186,17 +186,16 @@ async fn fifty_rounds_in_which_an_event_wakes_once_and_none_is_lost_between_two_
         waiter.book(1).await;
         waiter.park().await;
         waiter.comment(1).await;
-        assert_eq!(waiter.woken().await, [1], "round {round}");
+        let (number, woke) = waiter.woken().await;
+        assert_eq!(number, 1, "round {round}");
         // While it is busy with the first, something happens to the second.
         waiter.comment(2).await;
         waiter.book(1).await;
+        waiter.comment(1).await;
+        let (number, next) = waiter.told().await;
+        assert!(number == 1 && next > woke, "round {round}: what woke it does not fire the next wait");
         waiter.book(2).await;
-        eventually("the second", WITHIN, async || match waiter.state().await {
-            state if !state.fired.is_empty() => Ok(()),
-            state => Err(state.public()),
-        })
-        .await;
-        assert_eq!(waiter.told().await, [2], "round {round}: and not the one that woke it");
-        assert!(waiter.state().await.wait.is_none(), "round {round}: fired while hot it is no longer booked");
+        let (number, between) = waiter.told().await;
+        assert!(number == 2 && woke < between && between < next, "round {round}: nothing in between is lost");
     }
 }
