@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Ps(PsArgs),
     /// Gives an agent a task and shows what happens.
     Run(RunArgs),
+    /// Shows what happens in a conversation. Ctrl-C ends the watching, not the task.
+    Attach(AttachArgs),
     /// Says something to a conversation.
     Send(SendArgs),
     /// Answers the open question of a conversation.
@@ -101,6 +103,15 @@ pub(crate) enum BrokerCommand {
         #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222")]
         nats_url: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    pub(crate) conversation: String,
+
+    /// Print each event as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -51,11 +51,15 @@ impl Client {
         path: &str,
         body: &Value,
     ) -> Result<impl Stream<Item = Result<Event, Failure>> + Unpin + use<>, Failure> {
-        let answer = self.send(Method::POST, path, Some(body)).await?;
-        let bytes = answer.bytes_stream().map(|bytes| bytes.map_err(std::io::Error::other));
-        Ok(Box::pin(
-            bytes.eventsource().map(|event| event.map_err(|error| Failure::Strange(error.to_string()))),
-        ))
+        Ok(events(self.send(Method::POST, path, Some(body)).await?))
+    }
+
+    /// Follows the events of an address.
+    pub(crate) async fn watch(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = Result<Event, Failure>> + Unpin + use<>, Failure> {
+        Ok(events(self.send(Method::GET, path, None).await?))
     }
 
     /// The agent that was named, else the first that the key may use.
@@ -90,6 +94,11 @@ impl Client {
             detail: text("detail").unwrap_or_else(|| "the server says no more".into()),
         })
     }
+}
+
+fn events(answer: Response) -> impl Stream<Item = Result<Event, Failure>> + Unpin + use<> {
+    let bytes = answer.bytes_stream().map(|bytes| bytes.map_err(std::io::Error::other));
+    Box::pin(bytes.eventsource().map(|event| event.map_err(|error| Failure::Strange(error.to_string()))))
 }
 
 async fn json(answer: Response) -> Result<Value, Failure> {

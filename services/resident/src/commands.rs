@@ -53,6 +53,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::History(args) => explain::history(&settings::read(&flags)?, &args).await?,
         Command::Ps(args) => ps::run(&settings::read(&flags)?, args.json).await?,
         Command::Run(args) => return run::run(&settings::read(&flags)?, &args).await,
+        Command::Attach(args) => return run::attach(&settings::read(&flags)?, &args).await,
         Command::Send(args) => send::run(&settings::read(&flags)?, &args).await?,
         Command::Demo => return demo::run().await,
         Command::Settings => print(&settings::catalogue().markdown())?,

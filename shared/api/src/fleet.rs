@@ -3,7 +3,7 @@
 use contract::buckets::FleetRow;
 use domain::Timestamp;
 use domain::ids::{AgentId, ConversationId, Epoch, ExecutorId, ProcessId};
-use domain::process::{Harness, ParkReason, Status, Substate};
+use domain::process::{Harness, ParkReason, Status, Substate, Wait};
 use serde::{Deserialize, Serialize};
 
 use crate::page::{List, PageParams};
@@ -21,7 +21,11 @@ pub struct FleetProcess {
     pub status: Status,
     pub state: String,
     pub substate: Option<Substate>,
+    /// Since when the present state is.
+    pub since: Timestamp,
     pub park_reason: Option<ParkReason>,
+    /// What is booked.
+    pub wait: Option<Wait>,
     /// What ends the present state, in a sentence.
     pub wake: String,
     pub volume: Option<ExecutorId>,
@@ -38,12 +42,14 @@ pub struct FleetProcess {
     pub cost: Option<u64>,
 }
 
-/// `?state=…&executor=…&limit=…&cursor=…`
+/// `?state=…&executor=…&agent=…&park_reason=…&limit=…&cursor=…`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FleetFilter {
     pub state: Option<String>,
     pub executor: Option<String>,
+    pub agent: Option<String>,
+    pub park_reason: Option<String>,
     pub limit: Option<String>,
     pub cursor: Option<String>,
 }
@@ -63,10 +69,24 @@ impl FleetFilter {
             }
             None => None,
         };
+        let agent: Option<AgentId> = match &self.agent {
+            Some(text) => Some(text.parse().map_err(|error| Problem::invalid("agent", format!("{error}")))?),
+            None => None,
+        };
+        if let Some(reason) = &self.park_reason
+            && !ParkReason::NAMES.contains(&reason.as_str())
+        {
+            let why = format!("{reason:?} is no reason to park; {} are", ParkReason::NAMES.join(", "));
+            return Err(Problem::invalid("park_reason", why));
+        }
         let mut items: Vec<_> = rows.into_iter().map(FleetProcess::from).collect();
         items.retain(|row| {
             self.state.as_ref().is_none_or(|state| *state == row.state)
                 && executor.is_none_or(|executor| row.executor == Some(executor))
+                && agent.is_none_or(|agent| row.agent_id == agent)
+                && self.park_reason.as_ref().is_none_or(|wanted| {
+                    row.park_reason.as_ref().is_some_and(|reason| reason.name() == wanted)
+                })
         });
         let page = PageParams { limit: self.limit, cursor: self.cursor };
         page.page(items, |row| (row.last_update_at.as_millis(), row.process_id.to_string()))
@@ -83,7 +103,9 @@ impl From<FleetRow> for FleetProcess {
             status: process.status,
             state: process.state,
             substate: process.substate,
+            since: process.since,
             park_reason: process.park_reason,
+            wait: process.wait,
             wake: process.next,
             volume: process.volume,
             executor: process.executor,
@@ -130,6 +152,21 @@ mod tests {
         assert_eq!(page(Some("queued"), None).unwrap(), ["queued"]);
         assert_eq!(page(Some("hot_idle"), Some("exe_0")).unwrap(), ["hot_idle"]);
         assert_eq!(page(None, Some("exe_1")).unwrap(), [""; 0]);
+        let of_agent = |agent: &str, park_reason: Option<&str>| {
+            let filter = FleetFilter {
+                agent: Some(agent.into()),
+                park_reason: park_reason.map(Into::into),
+                ..FleetFilter::default()
+            };
+            filter.page(rows()).map(|list| list.items.len())
+        };
+        let agent = crate::testing::agent_id().to_string();
+        assert_eq!(of_agent(&agent, None).unwrap(), 3);
+        assert_eq!(of_agent(&agent, Some("wait_time")).unwrap(), 0);
+        assert!(
+            matches!(of_agent(&agent, Some("tired")), Err(Problem::Invalid { field, .. }) if field == "park_reason")
+        );
+        assert!(matches!(of_agent("7", None), Err(Problem::Invalid { field, .. }) if field == "agent"));
         for (state, executor, field) in [(Some("asleep"), None, "state"), (None, Some("0"), "executor")] {
             assert!(
                 matches!(page(state, executor), Err(Problem::Invalid { field: found, .. }) if found == field)

@@ -12,7 +12,7 @@ pub(super) async fn run(settings: &Settings, as_json: bool) -> Result<(), Failur
     let mut cursor = String::new();
     if !as_json {
         print(&format!(
-            "{:36}  {:36}  {:16}  {:24}  LAST UPDATE",
+            "{:36}  {:36}  {:16}  {:24}  WAKES BY, LAST UPDATE",
             "PROCESS", "CONVERSATION", "STATE", "SINCE"
         ))?;
     }
@@ -33,6 +33,10 @@ fn line(row: &Value) -> String {
     let state = row["substate"].as_str().map_or_else(|| text("state"), str::to_owned);
     let update =
         row["last_update"]["text"].as_str().or_else(|| row["last_update"].as_str()).unwrap_or_default();
+    let update = match (text("wake"), update) {
+        (wake, "") => wake,
+        (wake, update) => format!("{wake}; {update}"),
+    };
     format!(
         "{:36}  {:36}  {state:16}  {:24}  {update}",
         text("process_id"),

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
-use futures_util::StreamExt;
+use eventsource_stream::Event;
+use futures_util::{Stream, StreamExt};
 use serde_json::{Value, json};
 use service::config::Settings;
 
 use super::print;
+use super::send::agent_of;
 use super::show::Screen;
-use crate::cli::RunArgs;
+use crate::cli::{AttachArgs, RunArgs};
 use crate::client::Client;
 use crate::failure::{Failure, say};
 
@@ -16,13 +18,7 @@ pub(super) async fn run(settings: &Settings, args: &RunArgs) -> Result<ExitCode,
     let client = Client::of(settings)?;
     let agent = client.agent(args.agent).await?;
     let json = args.json;
-    follow(&client, &agent, &args.text, |name, data, lines| {
-        if json {
-            return print(&json!({ "event": name, "data": data }).to_string());
-        }
-        lines.iter().try_for_each(|line| print(line))
-    })
-    .await
+    follow(&client, &agent, &args.text, |name, data, lines| shown(json, name, data, lines)).await
 }
 
 /// Gives the agent a task and tells every event until the process ends or waits for a person.
@@ -30,12 +26,36 @@ pub(super) async fn follow(
     client: &Client,
     agent: &str,
     text: &str,
-    mut tell: impl FnMut(&str, &Value, &[String]) -> Result<(), Failure>,
+    tell: impl FnMut(&str, &Value, &[String]) -> Result<(), Failure>,
 ) -> Result<ExitCode, Failure> {
     let path = format!("/v1/agents/{agent}/invoke/stream");
-    let mut events = client.stream(&path, &json!({ "input": { "text": text } })).await?;
+    let events = client.stream(&path, &json!({ "input": { "text": text } })).await?;
+    told(events, String::new(), tell).await
+}
+
+/// `resident attach`: the events of a conversation, from its last process on.
+pub(super) async fn attach(settings: &Settings, args: &AttachArgs) -> Result<ExitCode, Failure> {
+    let client = Client::of(settings)?;
+    let agent = agent_of(&client, &args.conversation).await?;
+    let path = format!("/v1/agents/{agent}/conversations/{}/stream", args.conversation);
+    let events = client.watch(&path).await?;
+    let json = args.json;
+    told(events, args.conversation.clone(), |name, data, lines| shown(json, name, data, lines)).await
+}
+
+fn shown(json: bool, name: &str, data: &Value, lines: &[String]) -> Result<(), Failure> {
+    if json {
+        return print(&json!({ "event": name, "data": data }).to_string());
+    }
+    lines.iter().try_for_each(|line| print(line))
+}
+
+async fn told(
+    mut events: impl Stream<Item = Result<Event, Failure>> + Unpin,
+    mut conversation: String,
+    mut tell: impl FnMut(&str, &Value, &[String]) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
     let mut screen = Screen::default();
-    let mut conversation = String::new();
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -63,6 +83,10 @@ pub(super) async fn follow(
             "task_finished" => return Ok(ExitCode::FAILURE),
             "process_state_changed" if data["process"]["substate"] == "Needs attention" => {
                 return Ok(ExitCode::FAILURE);
+            }
+            "process_state_changed" if data["process"]["park_reason"]["park_reason"] == "question" => {
+                say(&format!("The agent asks. Answer with: resident answer {conversation} \"…\""));
+                return Ok(ExitCode::SUCCESS);
             }
             "process_state_changed" if data["process"]["state"] == "hot_idle" => {
                 say(&format!("The agent waits for you. Answer with: resident send {conversation} \"…\""));

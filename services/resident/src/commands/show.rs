@@ -32,6 +32,8 @@ impl Screen {
             }
             "tool_call_result" => vec![format!("result    {}", shown(&data["result"]))],
             "process_update" => vec![format!("note      {}", text("text"))],
+            "ask_user_questions" if data["status"] == "open" => questions(&data["questions"]),
+            "ask_user_questions" => vec![format!("question  {}", text("status"))],
             "notice" => vec![format!("notice    {}", text("text"))],
             "plan_updated" => vec![format!("plan      {}", shown(&data["items"]))],
             "task_finished" => vec![format!(
@@ -65,11 +67,25 @@ impl Screen {
             return Vec::new();
         }
         let mut lines = vec![format!("state     {shown}")];
-        if process["substate"] == "Needs attention" {
+        let parked = process["state"] == "parked";
+        if parked || process["substate"] == "Needs attention" {
             lines.push(format!("          {}", plain(process["next"].as_str().unwrap_or_default())));
         }
         lines
     }
+}
+
+fn questions(questions: &Value) -> Vec<String> {
+    let asked = questions.as_array().into_iter().flatten();
+    asked
+        .map(|question| {
+            let options: Vec<_> =
+                question["options"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let options =
+                if options.is_empty() { String::new() } else { format!(" [{}]", options.join(" | ")) };
+            plain(&format!("question  {}{options}", question["text"].as_str().unwrap_or_default()))
+        })
+        .collect()
 }
 
 fn shown(value: &Value) -> String {

@@ -318,6 +318,21 @@ impl State {
 // === impl ParkReason ===
 
 impl ParkReason {
+    pub const NAMES: [&str; 6] =
+        ["absent", "wait_time", "wait_event", "question", "drain", "needs_attention"];
+
+    /// As it is written.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::WaitTime => "wait_time",
+            Self::WaitEvent => "wait_event",
+            Self::Question => "question",
+            Self::Drain => "drain",
+            Self::NeedsAttention { .. } => "needs_attention",
+        }
+    }
+
     pub const fn needs_attention(&self) -> bool {
         matches!(self, Self::NeedsAttention { .. })
     }
