@@ -19,6 +19,8 @@ fn reads(agent: &str, conversation: &str, message: &str, process: &str) -> Vec<S
         path(agent, conversation, &format!("/messages/{message}")),
         path(agent, conversation, "/stream"),
         format!("/v1/processes/{process}"),
+        format!("/v1/processes/{process}/history"),
+        format!("/v1/processes/{process}/explain"),
     ]
 }
 

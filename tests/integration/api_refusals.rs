@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::limits::BODY_MAX;
 use contract::buckets::Role;
+use domain::ids::MessageId;
 use domain::policy::MESSAGE_TEXT_MAX;
 use reqwest::{Method, header};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 use crate::served::{Served, is_problem, path, post, text};
 
 /// Every write with a body that it takes, and whether it refuses unknown fields.
-fn writes(agent: &str, conversation: &str) -> Vec<(Method, String, Value, bool)> {
+fn writes(agent: &str, conversation: &str, process: &str) -> Vec<(Method, String, Value, bool)> {
     let said = || json!({ "input": { "text": "hello" } });
     vec![
         (Method::POST, "/v1/agents".into(), json!({ "name": "n" }), true),
@@ -28,6 +29,14 @@ fn writes(agent: &str, conversation: &str) -> Vec<(Method, String, Value, bool)>
         (Method::POST, path(agent, conversation, "/messages"), json!({ "text": "hello" }), false),
         (Method::POST, path(agent, conversation, "/stop"), json!({ "scope": "turn" }), false),
         (Method::POST, path(agent, conversation, "/archive"), json!({}), false),
+        (
+            Method::POST,
+            path(agent, conversation, "/answers"),
+            json!({ "decision_id": MessageId::UNKNOWN, "answers": [] }),
+            false,
+        ),
+        (Method::POST, format!("/v1/processes/{process}/retry"), json!({}), true),
+        (Method::POST, format!("/v1/processes/{process}/fail"), json!({ "why": "given up" }), true),
     ]
 }
 
@@ -38,10 +47,12 @@ async fn no_write_takes_what_cannot_be_read_and_none_leaves_anything_behind() {
     let nobody = Api::new(&served.url, &served.url, "no such key");
     let agent = api.agent().await;
     let conversation = api.open(&agent, "begin").await;
+    let record = api.until("a process", &agent, &conversation, |record| record["process"]["id"].is_string());
+    let process = record.await["process"]["id"].as_str().expect("an id").to_owned();
     let before = served.inputs().await;
     let deep = format!(r#"{{"x": {}1{}}}"#, "[".repeat(1_000), "]".repeat(1_000));
     let long = format!(r#"{{"x": "{}"}}"#, "a".repeat(BODY_MAX));
-    for (method, path, body, strict) in writes(&agent, &conversation) {
+    for (method, path, body, strict) in writes(&agent, &conversation, &process) {
         let shown = format!("{method} {path}");
         let raw = async |body: String, content_type: &str| {
             let request =

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 mod api_invoke;
+mod api_operators;
 mod api_reads;
 mod api_refusals;
 mod api_streams;
