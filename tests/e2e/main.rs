@@ -5,6 +5,7 @@
 mod dev;
 mod github;
 mod history;
+mod idle;
 mod question;
 mod sandbox;
 mod steer;

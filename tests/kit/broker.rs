@@ -77,6 +77,14 @@ impl Broker {
         Nats::connect(&self.url(), &self.credentials(user), user).await.expect("connect")
     }
 
+    /// The broker as its operator sees it, for what the project itself never asks.
+    pub async fn jetstream(&self) -> async_nats::jetstream::Context {
+        let options = async_nats::ConnectOptions::with_nkey(self.credentials(OPERATOR).seed);
+        let client =
+            options.custom_inbox_prefix("_INBOX_operator").connect(self.url()).await.expect("connected");
+        async_nats::jetstream::new(client)
+    }
+
     /// Kills the server without warning. What was acknowledged has to be there after [`Broker::restart`].
     pub fn kill(&mut self) {
         drop(self.server.take());

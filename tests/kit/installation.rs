@@ -24,6 +24,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 const ROLES: [&str; 6] = ["steerer", "registry", "waker", "scheduler", "ingress", "console"];
 
+/// The program of an installation whose roles are together, with the first executor.
+pub const ALL_ROLES: &str = "all";
+
 /// What differs between installations.
 #[derive(Debug)]
 pub struct Options {
@@ -31,6 +34,8 @@ pub struct Options {
     pub executors: u16,
     pub slots: u16,
     pub park_after: Duration,
+    /// Every role in one program, [`ALL_ROLES`].
+    pub together: bool,
     /// A program in place of Claude Code.
     pub harness: Option<PathBuf>,
     pub settings: Vec<(String, String)>,
@@ -60,6 +65,7 @@ impl Default for Options {
             executors: 1,
             slots: 4,
             park_after: Duration::from_secs(120),
+            together: false,
             harness: None,
             settings: Vec::new(),
         }
@@ -94,6 +100,10 @@ impl Installation {
             programs: BTreeMap::new(),
             dir: tempfile::tempdir().expect("a temporary directory"),
         };
+        if installation.options.together {
+            installation.start_program(ALL_ROLES).await;
+            return installation;
+        }
         for role in ROLES {
             installation.start_program(role).await;
         }
@@ -123,12 +133,26 @@ impl Installation {
     }
 
     pub fn url(&self, role: &str) -> &str {
-        &self.programs[role].url
+        &self.program_of(role).url
+    }
+
+    /// What the program of a role holds in memory, in bytes.
+    pub fn resident_memory(&self, role: &str) -> u64 {
+        let pid = self.program_of(role).child.id().expect("a pid");
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let kilobytes = line.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
+        kilobytes.expect("a number") * 1024
+    }
+
+    fn program_of(&self, role: &str) -> &Program {
+        self.programs.get(role).or_else(|| self.programs.get(ALL_ROLES)).expect("a running role")
     }
 
     /// The volume of an executor.
     pub fn volume(&self, ordinal: u16) -> PathBuf {
-        self.dir.path().join(executor_name(ordinal)).join("volume")
+        let name = if self.options.together { ALL_ROLES.to_owned() } else { executor_name(ordinal) };
+        self.dir.path().join(name).join("volume")
     }
 
     pub fn log_of(&self, role: &str) -> String {
@@ -154,9 +178,14 @@ impl Installation {
 
     pub async fn start_program(&mut self, role: &str) {
         let mut command = Command::new(program("resident"));
-        let name = role.split('-').next().expect("a name");
+        let names = match role {
+            ALL_ROLES => [ROLES.as_slice(), &["executor"]].concat(),
+            role => vec![role.split('-').next().expect("a name")],
+        };
         command
-            .args(["serve", name, "--json", "--listen", "127.0.0.1:0"])
+            .arg("serve")
+            .args(names)
+            .args(["--json", "--listen", "127.0.0.1:0"])
             .env_clear()
             .envs(self.environment(role))
             .current_dir(self.dir.path())

@@ -87,9 +87,11 @@ fn ends_only_when_told(_: ConversationKey, log: &[Step]) -> Result<(), String> {
                 )
             }
             Cause::Report(report) => {
-                report.events.iter().any(|event| matches!(event, SegmentEvent::Finish { .. }))
+                let finished = |event: &SegmentEvent| matches!(event, SegmentEvent::Finish { .. });
+                before.state.finishing.is_some() || report.events.iter().any(finished)
             }
-            Cause::Lost { .. } | Cause::Happened { .. } | Cause::Due { .. } => false,
+            Cause::SelfFinish { .. } => true,
+            Cause::Lost { .. } | Cause::Happened { .. } | Cause::Due { .. } | Cause::Nudge { .. } => false,
         };
         if ended && !told {
             return Err(format!("ended by {:?}", after.cause));

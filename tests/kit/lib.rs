@@ -11,6 +11,7 @@ pub mod installation;
 pub mod invariants;
 pub mod log;
 pub mod model;
+pub mod parked;
 pub mod wait;
 
 pub use broker::Broker;

@@ -44,6 +44,13 @@ enum Happening {
     Due {
         stale: bool,
     },
+    /// Nobody has needed it for long, or so the scheduler believes.
+    Nudge {
+        stale: bool,
+    },
+    SelfFinish {
+        stale: bool,
+    },
     /// An answer to the first open card, or to none.
     Answer {
         right: bool,
@@ -122,6 +129,8 @@ impl World {
                 Cause::Happened { wait, event: Box::new(comment(self.seq)) }
             }
             Happening::Due { stale } => Cause::Due { wait: self.wait(*stale) },
+            Happening::Nudge { stale } => Cause::Nudge { since: self.idle_since(*stale) },
+            Happening::SelfFinish { stale } => Cause::SelfFinish { since: self.idle_since(*stale) },
             Happening::Answer { right } => {
                 let open = open.filter(|_| *right);
                 let card = open.as_ref().map_or(MessageId::UNKNOWN, |card| card.id);
@@ -148,6 +157,12 @@ impl World {
     fn wait(&self, stale: bool) -> WaitId {
         let booked = self.state().and_then(|state| state.wait.as_ref()).map(|wait| wait.id);
         booked.filter(|_| !stale).unwrap_or(WaitId::UNKNOWN)
+    }
+
+    /// Since when it is idle or is to finish, or another time.
+    fn idle_since(&self, stale: bool) -> Timestamp {
+        let since = self.state().and_then(|state| state.finishing.or_else(|| state.idle_since()));
+        since.filter(|_| !stale).unwrap_or(Timestamp::EPOCH)
     }
 
     fn event(&self, event: &Event) -> SegmentEvent {
@@ -309,6 +324,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0_u16..2, late).prop_map(|(executor, late)| Happening::Lost { executor, late }),
         4 => prop::bool::weighted(0.2).prop_map(|stale| Happening::Fire { stale }),
         4 => prop::bool::weighted(0.2).prop_map(|stale| Happening::Due { stale }),
+        1 => prop::bool::weighted(0.2).prop_map(|stale| Happening::Nudge { stale }),
+        2 => prop::bool::weighted(0.2).prop_map(|stale| Happening::SelfFinish { stale }),
         3 => prop::bool::weighted(0.8).prop_map(|right| Happening::Answer { right }),
         1 => Just(Happening::Retry),
         1 => Just(Happening::Fail),

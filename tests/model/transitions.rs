@@ -1,9 +1,9 @@
 //! The transitions one by one, as a person would tell them.
 
 use domain::process::{
-    Answer, Cause, Decision, ExitReason, Fact, Input, LossReason, Mode, Outcome, ParkReason, Phase,
-    SegmentEvent, Session, Stage, State, Step, StopScope, Substate, TurnOutcome, WakeClass, WakeTrigger,
-    step,
+    Answer, Cause, Decision, EventKey, ExitReason, Fact, Input, LossReason, Mode, Outcome, ParkReason, Phase,
+    SegmentEvent, Session, Stage, State, Step, StopScope, Substate, TurnOutcome, WaitOn, WaitRequest,
+    WakeClass, WakeTrigger, step,
 };
 use domain::{Refusal, Timestamp};
 use tests::builders::{Life, input, key, message, message_as, stop};
@@ -278,4 +278,82 @@ fn what_cannot_start_ends_on_the_process_it_would_have_started() {
 fn an_input_that_is_rung_again_is_decided_already() {
     let story = Story::working();
     assert!(matches!(story.declined(message(1)), Refusal::AlreadyHandled { .. }));
+}
+
+/// Parked, with nothing to wait for.
+fn idle() -> Story {
+    let mut story = Story::working();
+    story.reports(vec![absent(false)]);
+    story
+}
+
+#[test]
+fn a_process_that_nobody_needs_asks_once_and_then_finishes_itself_with_its_summary() {
+    let mut story = idle();
+    let since = story.state().idle_since().expect("it is idle");
+    assert_eq!(story.then(Cause::Nudge { since }).facts, [Fact::Nudged]);
+    assert_eq!(story.declined(Cause::Nudge { since }), Refusal::NotIdle);
+    let woken = story.then(Cause::SelfFinish { since });
+    assert!(matches!(woken.facts.as_slice(), [Fact::Waking { trigger: WakeTrigger::SelfFinish, .. }]));
+    story.then(life().claim(2));
+    story.n = 1;
+    // What would hold a finish does not hold this one.
+    let wait = WaitRequest {
+        reason: "no matter".into(),
+        on: WaitOn::Event {
+            event: EventKey::Github { repo: "o/r".into(), number: 7 },
+            kinds: Vec::new(),
+            timeout: None,
+        },
+    };
+    story.reports(vec![SegmentEvent::Wait(wait)]);
+    let ended = story.reports(vec![finish()]);
+    assert!(ended.facts.iter().any(|fact| matches!(fact, Fact::Ended { exit } if exit.outcome == Outcome::Completed && exit.reason == ExitReason::SelfFinish && exit.summary.as_deref() == Some("done"))), "{ended:?}");
+}
+
+#[test]
+fn one_that_does_not_take_its_last_wake_ends_with_its_last_note() {
+    let ended_with = |story: &Story| match &story.state().phase {
+        Phase::Ended { exit, .. } if exit.reason == ExitReason::SelfFinish => exit.summary.clone(),
+        phase => panic!("{phase:?}"),
+    };
+    // It parks again without having finished.
+    let mut story = Story::working();
+    story.reports(vec![SegmentEvent::Noted { text: "half way".into() }, absent(false)]);
+    let since = story.state().idle_since().expect("it is idle");
+    story.then(Cause::SelfFinish { since });
+    let mut late = Story { state: story.state.clone(), n: 0 };
+    story.then(life().claim(2));
+    story.n = 1;
+    story.reports(vec![absent(false)]);
+    assert_eq!(ended_with(&story).as_deref(), Some("half way"));
+    // Nobody takes it, and its time is over.
+    let finishing = late.state().finishing.expect("it is to finish");
+    late.then(Cause::SelfFinish { since: finishing });
+    assert_eq!(ended_with(&late).as_deref(), Some("half way"));
+}
+
+#[test]
+fn a_message_takes_back_the_end_of_an_idle_process() {
+    let mut story = idle();
+    let since = story.state().idle_since().expect("it is idle");
+    story.then(Cause::SelfFinish { since });
+    let finishing = story.state().finishing.expect("it is to finish");
+    story.then(message(9));
+    assert_eq!(story.declined(Cause::SelfFinish { since: finishing }), Refusal::NotIdle);
+    story.then(life().claim(2));
+    story.n = 1;
+    let held = story.reports(vec![finish()]);
+    assert!(matches!(held.facts.as_slice(), [Fact::FinishHeld { .. }]), "{held:?}");
+}
+
+#[test]
+fn a_wait_for_a_time_stops_the_count_of_idle_days() {
+    let mut story = Story::working();
+    let until = Timestamp::EPOCH.plus(std::time::Duration::from_secs(60 * 24 * 3600));
+    let wait = WaitRequest { reason: "the release".into(), on: WaitOn::Time { until } };
+    story.reports(vec![SegmentEvent::Wait(wait)]);
+    story.reports(vec![SegmentEvent::Park { reason: ParkReason::WaitTime, unfinished: false, events: None }]);
+    assert_eq!(story.state().idle_since(), None);
+    assert_eq!(story.declined(Cause::SelfFinish { since: Timestamp::EPOCH }), Refusal::NotIdle);
 }

@@ -347,6 +347,8 @@ fn scheduler() -> User {
             Grant::Read { stream: PROCESS.into(), filter: filter::all_logs() },
             Grant::Read { stream: TIMERS.into(), filter: filter::all_timers() },
             Grant::Publish("timer.>".into()),
+            Grant::Get(PROCESS.into()),
+            Grant::Publish("process.>".into()),
             Grant::Purge(TIMERS),
         ],
     }

@@ -151,6 +151,9 @@ fn a_wait() -> Vec<Step> {
         association: Some("MEMBER".into()),
         text: Some("Looks good.".into()),
     };
+    let since = told_by(told.clone()).last().and_then(|step| step.state.idle_since()).expect("it is idle");
+    told.push(Cause::Nudge { since });
+    told.push(Cause::SelfFinish { since });
     told.push(Cause::Happened { wait: booked, event: Box::new(event) });
     told.push(input(17, Input::Fail { why: "given up".into() }));
     told.push(input(18, Input::Retry));

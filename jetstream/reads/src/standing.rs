@@ -60,7 +60,12 @@ pub async fn started_by(
     let Some(first) = first else { return Ok(None) };
     Ok(match decoded::<Step>(&first)?.cause {
         Cause::Input { seq, .. } => Some(seq),
-        Cause::Report(_) | Cause::Lost { .. } | Cause::Happened { .. } | Cause::Due { .. } => None,
+        Cause::Report(_)
+        | Cause::Lost { .. }
+        | Cause::Happened { .. }
+        | Cause::Due { .. }
+        | Cause::Nudge { .. }
+        | Cause::SelfFinish { .. } => None,
     }
     .filter(|seq| ProcessId::started_by(key.conversation, *seq) == process))
 }

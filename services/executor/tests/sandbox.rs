@@ -336,8 +336,13 @@ async fn without_the_beat_it_freezes_by_itself_and_only_an_order_thaws_it() {
     assert_eq!(report, Some(Report::Frozen));
     inside.control.order(Order::Beat).await.unwrap();
     eventually_counts(&bench, false).await;
-    inside.control.order(Order::Thaw).await.unwrap();
-    eventually_counts(&bench, true).await;
+    // On a busy machine it may freeze again before anybody has looked.
+    soon("counting", async {
+        while !counts(&bench).await {
+            inside.control.order(Order::Thaw).await.unwrap();
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -125,7 +125,9 @@ pub(crate) async fn start(
             Role::Steerer => drop(back.spawn(ended(steerer::run(nats, back_runtime.clone())))),
             Role::Registry => drop(back.spawn(ended(registry::run(nats, back_runtime.clone())))),
             Role::Waker => drop(back.spawn(ended(waker::run(nats, back_runtime.clone())))),
-            Role::Scheduler => drop(back.spawn(ended(scheduler::run(nats, back_runtime.clone())))),
+            Role::Scheduler => {
+                drop(back.spawn(ended(scheduler::run(nats, back_runtime.clone(), settings.section()?))));
+            }
             Role::Executor => {}
         }
     }

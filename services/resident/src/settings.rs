@@ -136,6 +136,7 @@ pub(crate) fn catalogue() -> Catalogue {
         .needs::<TelemetryConfig>()
         .needs::<ClientConfig>()
         .needs::<ingress::IngressConfig>()
+        .needs::<scheduler::SchedulerConfig>()
 }
 
 /// What the command line says of settings.

@@ -1,12 +1,17 @@
 //! The scheduler: sets a timer for every booked wait that ends at a time, and takes it back when the wait is closed.
-//! The broker keeps the timers, and the waker is rung by them; here is only what ought to be set.
+//! The broker keeps the timers, and the waker is rung by them; here is only what ought to be set. It also knows which
+//! processes nobody has needed for long: those are asked about, and then finish themselves.
 
+mod config;
+mod idle;
 mod on_step;
 
 use bus::Nats;
 use service::Runtime;
 
+pub use config::SchedulerConfig;
+
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime) {
-    on_step::follow(nats, runtime).await;
+pub async fn run(nats: Nats, runtime: Runtime, config: SchedulerConfig) {
+    tokio::join!(on_step::follow(nats.clone(), runtime.clone()), idle::follow(nats, runtime, config));
 }

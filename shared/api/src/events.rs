@@ -16,6 +16,7 @@ use crate::entry::{Entry, Said};
 use crate::messages::MessageInput;
 use crate::receipt::{Progress, Receipt, progress};
 use crate::record::{ConversationRecord, result};
+use crate::thread::STILL_NEEDED;
 pub(crate) use texts::Heard;
 use texts::Texts;
 
@@ -248,6 +249,14 @@ impl Events {
                 Fact::Lost { epoch, .. } => {
                     self.turn_runs = false;
                     told.extend(self.texts.over_before(epoch.next()));
+                }
+                Fact::Nudged => {
+                    let data = json!({
+                        "conversation_id": self.key.conversation,
+                        "process_id": process.id,
+                        "text": STILL_NEEDED,
+                    });
+                    told.push(event("notice", data));
                 }
                 Fact::CardClosed { card, closed } => {
                     let data = json!({

@@ -40,6 +40,8 @@ impl HistoryStep {
             Cause::Lost { .. } => ("lost", None),
             Cause::Happened { .. } => ("event", None),
             Cause::Due { .. } => ("due", None),
+            Cause::Nudge { .. } => ("nudge", None),
+            Cause::SelfFinish { .. } => ("self_finish", None),
         };
         Self {
             id: sequence,

@@ -25,6 +25,10 @@ const CARDS_MAX: usize = 200;
 /// a flood of messages into an ended conversation comes near.
 const RECENT_MAX: usize = 64;
 
+/// What a person is asked of a process that nobody has needed for long.
+pub(crate) const STILL_NEEDED: &str = "Is this still needed? A message keeps it open, and stopping it ends it; without either it \
+                            finishes itself after a while.";
+
 /// The beginning of a message as a card's title, in characters.
 const TITLE_MAX: usize = 120;
 
@@ -170,6 +174,10 @@ impl Thread {
         for dated in &state.facts {
             match &dated.fact {
                 Fact::Claimed { epoch, .. } => self.claimed = self.claimed.max(*epoch),
+                Fact::Nudged => {
+                    let what = Happened::Notice { text: STILL_NEEDED.into() };
+                    self.line(entry, dated.at, Some(state.process.id), false, what);
+                }
                 Fact::Asked { card } => self.card_is(*card, CardStatus::Open),
                 Fact::CardClosed { card, closed } => self.card_is(*card, CardStatus::from(*closed)),
                 _ => {}

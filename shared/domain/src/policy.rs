@@ -66,6 +66,15 @@ pub const VIEWER_GONE_AFTER: Duration = Duration::from_secs(75);
 /// An idle segment parks after this long, whoever watches: a page that was left open is no work.
 pub const PARK_WATCHED_AFTER: Duration = Duration::from_secs(30 * 60);
 
+/// A process that nobody has needed for this long asks once whether it is still needed.
+pub const NUDGE_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A process that nobody has needed for this long finishes itself.
+pub const SELF_FINISH_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long it may take over its last summary.
+pub const LAST_WAKE: Duration = Duration::from_secs(10 * 60);
+
 /// How often an executor renews its lease.
 pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(4);
 

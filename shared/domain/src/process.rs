@@ -7,6 +7,7 @@ mod cause;
 mod claim;
 mod consumed;
 mod finish;
+mod idle;
 mod lost;
 mod message;
 mod noted;
@@ -85,6 +86,8 @@ pub fn step(
         },
         Cause::Lost { executor, epoch, why } => lost::step(last, *executor, *epoch, *why, now)?,
         Cause::Happened { wait, event } => wait::happened(last, *wait, event, now)?,
+        Cause::Nudge { since } => idle::nudge(last, *since)?,
+        Cause::SelfFinish { since } => idle::self_finish(last, *since, now)?,
         Cause::Due { wait } => wait::due(last, *wait, now)?,
     };
     Ok(Decision::Append(Box::new(Step { at: now, cause, facts: change.facts, state: change.state })))
@@ -152,6 +155,8 @@ impl Arrived<'_> {
             session: last.and_then(|state| state.session.clone()),
             volume: last.and_then(|state| state.volume),
             fired: Vec::new(),
+            nudged: false,
+            finishing: None,
             wait: None,
             look_back: last.map_or_else(LookBack::default, |state| state.look_back.clone()),
             cards: Vec::new(),

@@ -69,6 +69,10 @@ pub enum Refusal {
     #[error("{wait} is not booked; there is nothing to wake")]
     NotBooked { wait: WaitId },
 
+    /// A nudge or an end for a process that something has happened to since.
+    #[error("the process is no longer idle since then; look again later")]
+    NotIdle,
+
     /// A timer that rang before its time.
     #[error("{wait} is due at {until}; ring again then")]
     NotYetDue { wait: WaitId, until: Timestamp },

@@ -1,6 +1,6 @@
 //! A harness for storms: it speaks Claude Code's protocol and calls no model. A frame starts a turn that goes on until
-//! one says `end`; every frame is echoed at once. When each frame arrived is written into the working tree, in
-//! nanoseconds of the machine's monotonic clock.
+//! one says `end`; every frame is echoed at once. When it began and when each frame arrived is written into the working
+//! tree, in nanoseconds of the machine's monotonic clock.
 
 use std::fs::File;
 use std::io::{BufRead, Write, stdin, stdout};
@@ -8,7 +8,7 @@ use std::io::{BufRead, Write, stdin, stdout};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// Where the arrivals are written: a frame's id and its time, by lines.
+/// Where the arrivals are written: `begun` or a frame's id, and its time, by lines.
 const ARRIVALS: &str = "arrivals.txt";
 
 fn main() -> std::io::Result<()> {
@@ -17,15 +17,15 @@ fn main() -> std::io::Result<()> {
         return writeln!(out, "0.0.1 (scripted harness)");
     }
     let mut arrivals = File::options().create(true).append(true).open(ARRIVALS)?;
+    writeln!(arrivals, "begun {}", nanos())?;
     let mut running = false;
     for line in stdin().lock().lines() {
         let line = line?;
-        let now = clock_gettime(ClockId::Monotonic);
+        let arrived = nanos();
         let Ok(frame) = serde_json::from_str::<Value>(&line) else { continue };
         match frame["type"].as_str() {
             Some("user") => {
-                let nanos = now.tv_sec * 1_000_000_000 + now.tv_nsec;
-                writeln!(arrivals, "{} {nanos}", frame["uuid"].as_str().unwrap_or_default())?;
+                writeln!(arrivals, "{} {arrived}", frame["uuid"].as_str().unwrap_or_default())?;
                 if !running {
                     running = true;
                     say(
@@ -58,6 +58,11 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn nanos() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
 fn end_turn(out: &mut impl Write) -> std::io::Result<()> {

@@ -19,6 +19,11 @@ use super::notes;
 /// Texts that were delivered are forgotten when this many are kept. What is undelivered is always fewer.
 const TEXTS_KEPT_MAX: usize = 4_096;
 
+/// What the agent is told when it is woken for the last time.
+const LAST_WAKE: &str = "[xpander] Nobody has needed this process for a long time, so it is being closed. Do nothing more: \
+                         call finish_process now, with a summary of what was done and what was left open. Open questions \
+                         and waits do not hold it this time.";
+
 /// What the agent is told when it was cut off.
 const CUT_OFF: &str = "[xpander] You were interrupted in the middle of your work: the machine you ran on was \
                        restarted or lost. Commands that were running then are gone; your files are as you left them. \
@@ -71,10 +76,14 @@ impl Inputs {
 
     /// The text of one frame: what the runtime has to tell, then what was said.
     pub(super) fn text(&self, contents: &Contents, wake: Option<WakeTrigger>, state: &State) -> String {
-        let cut_off = matches!(wake, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume));
+        let awake = match wake {
+            Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume) => Some(CUT_OFF),
+            Some(WakeTrigger::SelfFinish) if state.finishing.is_some() => Some(LAST_WAKE),
+            _ => None,
+        };
         let told = state.fired.iter().filter(|fired| contents.fired.contains(&fired.wait)).map(notes::fired);
         let said = contents.inputs.iter().filter_map(|input| self.texts.get(input));
-        let parts = cut_off.then(|| CUT_OFF.to_owned()).into_iter().chain(told);
+        let parts = awake.map(str::to_owned).into_iter().chain(told);
         parts.chain(said.map(|text| text.text.clone())).collect::<Vec<_>>().join("\n\n")
     }
 

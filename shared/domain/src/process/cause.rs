@@ -9,6 +9,7 @@ use crate::Refusal;
 use crate::ids::{
     AgentId, Epoch, EventSeq, ExecutorId, MessageId, QuestionId, RecordSeq, TurnNo, UserId, WaitId,
 };
+use crate::time::Timestamp;
 
 /// What changes a process. Inputs carry their number in the record, reports the number their segment gave them; the
 /// rest is guarded by the state.
@@ -34,6 +35,16 @@ pub enum Cause {
     Happened {
         wait: WaitId,
         event: Box<EventDigest>,
+    },
+    /// Nobody has needed the process for long; the person is asked.
+    Nudge {
+        /// Since when it is idle.
+        since: Timestamp,
+    },
+    /// Nobody has needed it for longer; it finishes.
+    SelfFinish {
+        /// Since when it is idle, or is to finish.
+        since: Timestamp,
     },
     /// A timer of the wait has rung.
     Due {
@@ -185,6 +196,8 @@ pub enum Fact {
     TaskEnded {
         task: String,
     },
+    /// The person is asked whether the process is still needed.
+    Nudged,
     FinishHeld {
         open: Vec<OpenWork>,
     },

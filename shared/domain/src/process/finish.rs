@@ -5,6 +5,10 @@ use super::{Exit, ExitReason, Fact, OpenWork, Outcome, State, TaskKind};
 use crate::time::Timestamp;
 
 pub(super) fn step(state: &mut State, summary: &str, now: Timestamp) -> Vec<Fact> {
+    // What nobody needs any more is not held by what nobody will do.
+    if state.finishing.is_some() {
+        return state.finish_itself(Some(summary.to_owned()), now);
+    }
     let open = open_work(state, now);
     if !open.is_empty() {
         return vec![Fact::FinishHeld { open }];

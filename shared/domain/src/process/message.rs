@@ -32,6 +32,8 @@ fn begin(arrived: &Arrived<'_>, start: &StartWith) -> Change {
 /// Whatever the process does, the message is held on its subject until a segment delivers it.
 pub(super) fn steer(arrived: &Arrived<'_>, mut state: State, mode: Mode) -> Change {
     let mut facts = vec![Fact::Routed { input: arrived.seq }];
+    // Somebody needs it after all.
+    state.finishing = None;
     state.undelivered.push(arrived.seq);
     match &mut state.phase {
         Phase::Hot(hot) => match (mode, hot.stage) {

@@ -18,6 +18,9 @@ pub(super) fn step(
     if !barred && !state.undelivered.is_empty() {
         return vec![parked, state.wake(WakeTrigger::Message, WakeClass::Input, now)];
     }
+    if state.finishing.is_some() {
+        return [vec![parked], state.finish_itself(None, now)].concat();
+    }
     if !barred && !state.fired.is_empty() {
         return vec![parked, state.wake(WakeTrigger::Wait, WakeClass::Event, now)];
     }

@@ -48,6 +48,12 @@ pub struct State {
     /// Waits that are over and that the harness has not been told of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Fired>,
+    /// The person was asked whether it is still needed, and nothing has happened since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nudged: bool,
+    /// Since when it is to finish itself, because nobody needed it any more. A message or an event takes it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finishing: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
     #[serde(default, skip_serializing_if = "LookBack::is_unset")]
@@ -143,6 +149,8 @@ pub enum WakeTrigger {
     Message,
     /// What it waited for has happened.
     Wait,
+    /// Nobody needs it any more: a last time, for a summary.
+    SelfFinish,
     /// Its executor died or lost it.
     ExecutorLost,
     /// Its segment ended for a reason of the fleet's.
@@ -201,6 +209,8 @@ pub enum ExitReason {
     UserStop,
     Archived,
     Operator,
+    /// Nobody needed it any more.
+    SelfFinish,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -295,6 +305,7 @@ impl State {
     pub(super) fn wake(&mut self, trigger: WakeTrigger, class: WakeClass, now: Timestamp) -> Fact {
         self.epoch = self.epoch.next();
         self.held.clear();
+        self.nudged = false;
         self.phase = Phase::Waking { since: now, trigger, class };
         Fact::Waking { trigger, epoch: self.epoch }
     }

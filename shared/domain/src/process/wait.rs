@@ -225,6 +225,7 @@ fn booked(last: Option<&State>, wait: WaitId) -> Result<(State, Wait), Refusal> 
 /// Hot, it becomes a note; parked, the process wakes.
 fn fire(mut state: State, wait: &Wait, outcome: WaitOutcome, closed: WaitClosed, now: Timestamp) -> Change {
     let mut facts = state.close_wait(closed);
+    state.finishing = None;
     state.fired.push(Fired { wait: wait.id, at: now, reason: wait.reason.clone(), outcome });
     let barred = matches!(&state.phase, Phase::Parked { reason, .. } if reason.needs_attention());
     if matches!(state.phase, Phase::Parked { .. }) && !barred {

@@ -149,8 +149,11 @@ impl Segment {
             self.frame = Some(Frame { id, contents: next.clone(), stage: FrameStage::Recording });
             return Some(Effect::Record { frame: id, contents: next });
         }
-        // Nothing was said; the agent is told that it was interrupted, and goes on.
-        let cut_off = matches!(self.wake, Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume));
+        // Nothing was said; the agent is told why it is awake.
+        let cut_off = matches!(
+            self.wake,
+            Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume | WakeTrigger::SelfFinish)
+        );
         (cut_off && waiting == Contents::default()).then(|| {
             let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");
             self.hand_over(id, Contents::default())

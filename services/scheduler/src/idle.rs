@@ -1,0 +1,95 @@
+//! Processes that nobody has needed for long. What is idle since when follows from the last step of each, so a start reads
+//! it anew; how long that may be, an operator sets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{AppendError, Log, Nats, Reader, Seen, Start};
+use contract::subjects::filter;
+use contract::topology::PROCESS;
+use domain::ids::ProcessId;
+use domain::process::{Cause, ConversationKey, State, Step};
+use domain::{Refusal, Timestamp};
+use service::Runtime;
+
+use crate::SchedulerConfig;
+
+/// How often the idle are looked at, at the most; a day's notice does not need the minute.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Idle {
+    key: ConversationKey,
+    since: Timestamp,
+    nudged: bool,
+    /// It was woken for its summary.
+    finishing: bool,
+}
+
+/// Follows the log until the shutdown begins.
+pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig) {
+    let check = runtime.health.check("scheduler idle");
+    let stop = runtime.shutdown.draining_token();
+    let log = Log::new(Arc::new(nats.clone()));
+    let mut idle: HashMap<ProcessId, Idle> = HashMap::new();
+    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
+    // Tests set seconds.
+    let shortest = config.nudge_after.min(config.self_finish_after).min(config.last_wake);
+    let every = (shortest / 4).min(LOOK_EVERY);
+    let mut caught_up = false;
+    let mut next = Box::pin(runtime.clock.sleep(every));
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            seen = steps.next() => match seen {
+                Seen::CaughtUp => {
+                    caught_up = true;
+                    check.ready();
+                }
+                Seen::Message(stored) => match stored.decode::<Step>() {
+                    Ok(step) => match of(&step.state) {
+                        Some(now) => drop(idle.insert(step.state.process, now)),
+                        None => drop(idle.remove(&step.state.process)),
+                    },
+                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
+                },
+            },
+            () = &mut next => {
+                next = Box::pin(runtime.clock.sleep(every));
+                if caught_up {
+                    let now = runtime.clock.now();
+                    for (process, idle) in &idle {
+                        act(&log, *process, idle, &config, now).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is to be remembered of a process; `None` while something happens to it.
+fn of(state: &State) -> Option<Idle> {
+    let finishing = state.finishing.filter(|_| state.is_live());
+    let since = finishing.or_else(|| state.idle_since())?;
+    Some(Idle { key: state.key(), since, nudged: state.nudged, finishing: finishing.is_some() })
+}
+
+/// What is due for it.
+fn due(idle: &Idle, config: &SchedulerConfig, now: Timestamp) -> Option<Cause> {
+    let (since, spent) = (idle.since, now.since(idle.since));
+    let finish_after = if idle.finishing { config.last_wake } else { config.self_finish_after };
+    if spent >= finish_after {
+        return Some(Cause::SelfFinish { since });
+    }
+    (!idle.finishing && !idle.nudged && spent >= config.nudge_after).then_some(Cause::Nudge { since })
+}
+
+async fn act(log: &Log, process: ProcessId, idle: &Idle, config: &SchedulerConfig, now: Timestamp) {
+    let Some(cause) = due(idle, config, now) else { return };
+    match log.append(idle.key, cause, None, || now).await {
+        // Something has happened to it since; its step is on the way here.
+        Ok(_) | Err(AppendError::Refused(Refusal::NotIdle)) => {}
+        Err(error) => tracing::warn!(%process, %error, "an idle process is looked at again"),
+    }
+}
