@@ -10,18 +10,16 @@ use bus::{Outgoing, Port};
 use contract::Subject;
 use contract::buckets::Role;
 use contract::messages::record::{InputEntry, InputKind, Source};
-use contract::topology::{INGRESS, OPERATOR, streams};
+use contract::topology::{INGRESS, streams};
 use domain::ids::MessageId;
 use domain::process::Mode;
 use futures_util::StreamExt;
-use rustix::time::{ClockId, clock_gettime};
 use tests::api::Api;
 use tests::installation::program;
 use tests::wait::eventually;
 use tests::{Installation, Options, builders};
-use uuid::Uuid;
 
-use crate::percentile;
+use crate::{arrivals, now, percentile};
 
 const SINGLES: usize = 300;
 const STEERS: usize = 2_000;
@@ -76,7 +74,8 @@ pub(crate) async fn run() {
     println!("durable writes per steer: {all:.2} ({})", parts.join(", "));
 }
 
-async fn durable_publishes(installation: &Installation) -> Vec<Duration> {
+/// What everything else is told by.
+pub(crate) async fn durable_publishes(installation: &Installation) -> Vec<Duration> {
     let nats = installation.broker.connect(INGRESS).await;
     let entry = InputEntry {
         at: tests::now(),
@@ -109,7 +108,7 @@ async fn to_the_harness(
         accepted.insert(frame(&id), now());
         api.until_receipt(agent, conversation, &id, "consumed").await;
     }
-    let arrivals = arrivals(installation, agent, conversation);
+    let arrivals: HashMap<_, _> = arrivals(installation, agent, conversation).into_iter().collect();
     accepted.into_iter().filter_map(|(id, at)| Some(arrivals.get(&id)?.saturating_sub(at))).collect()
 }
 
@@ -136,13 +135,7 @@ async fn steers_per_second(api: &Api, agent: &str, conversation: &str, in_flight
 
 /// Messages ever stored, by stream.
 async fn stored(installation: &Installation) -> HashMap<String, u64> {
-    let credentials = installation.broker.credentials(OPERATOR);
-    let client = async_nats::ConnectOptions::with_nkey(credentials.seed)
-        .custom_inbox_prefix("_INBOX_operator")
-        .connect(installation.broker.url())
-        .await
-        .expect("connected");
-    let jetstream = async_nats::jetstream::new(client);
+    let jetstream = installation.broker.jetstream().await;
     let mut all = HashMap::new();
     for stream in streams() {
         let handle = jetstream.get_stream(&stream.name).await.expect("a stream");
@@ -151,28 +144,6 @@ async fn stored(installation: &Installation) -> HashMap<String, u64> {
     all
 }
 
-fn arrivals(installation: &Installation, agent: &str, conversation: &str) -> HashMap<Uuid, Duration> {
-    let tree = installation
-        .volume(0)
-        .join("agents")
-        .join(agent)
-        .join("conversations")
-        .join(conversation)
-        .join("tree");
-    let text = std::fs::read_to_string(tree.join("arrivals.txt")).expect("arrivals");
-    let arrival = |line: &str| {
-        let (id, nanos) = line.split_once(' ')?;
-        Some((id.parse().ok()?, Duration::from_nanos(nanos.parse().ok()?)))
-    };
-    text.lines().filter_map(arrival).collect()
-}
-
-fn frame(message: &str) -> Uuid {
-    message.parse::<MessageId>().expect("an id").uuid()
-}
-
-/// The machine's monotonic clock, as the harness reads it.
-fn now() -> Duration {
-    let now = clock_gettime(ClockId::Monotonic);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).expect("nanoseconds"))
+fn frame(message: &str) -> String {
+    message.parse::<MessageId>().expect("an id").uuid().to_string()
 }

@@ -155,6 +155,11 @@ impl Installation {
         self.dir.path().join(name).join("volume")
     }
 
+    /// The working tree of a conversation, on the first volume.
+    pub fn tree(&self, agent: &str, conversation: &str) -> PathBuf {
+        self.volume(0).join("agents").join(agent).join("conversations").join(conversation).join("tree")
+    }
+
     pub fn log_of(&self, role: &str) -> String {
         std::fs::read_to_string(self.log_path(role)).unwrap_or_default()
     }

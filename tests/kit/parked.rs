@@ -17,8 +17,7 @@ use crate::builders::{Life, user};
 /// Publishes that are under way at once.
 const IN_FLIGHT: usize = 1_000;
 
-/// What is said of why it waits; the scripted harness ends a turn that is told so.
-pub const REASON: &str = "until the end";
+const REASON: &str = "the review";
 
 /// One that is to be parked.
 #[derive(Debug, Clone)]

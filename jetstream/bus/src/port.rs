@@ -19,8 +19,12 @@ pub trait Port: Send + Sync {
     /// The message with this sequence, from the leader.
     async fn at(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, BusError>;
 
-    /// Forgets the messages of the subjects under `filter`, but for the last `keep`.
+    /// Forgets the messages of the subjects under `filter`, but for the last `keep`. The broker goes through everything
+    /// that the stream's consumers have not acknowledged yet: for one message of many, [`Port::delete`].
     async fn purge(&self, stream: &str, filter: &str, keep: u64) -> Result<(), BusError>;
+
+    /// Forgets the message with this sequence.
+    async fn delete(&self, stream: &str, sequence: u64) -> Result<(), BusError>;
 }
 
 /// A message to be stored.

@@ -51,6 +51,11 @@ impl Port for Nats {
         let done = if keep == 0 { purge.await } else { purge.keep(keep).await };
         done.map(|_| ()).map_err(|error| BusError::Unavailable(error.to_string()))
     }
+
+    async fn delete(&self, stream: &str, sequence: u64) -> Result<(), BusError> {
+        let deleted = self.bind(stream).await?.delete_message(sequence).await;
+        deleted.map(|_| ()).map_err(|error| BusError::Unavailable(error.to_string()))
+    }
 }
 
 type Get = jetstream::stream::RawMessageBuilder<jetstream::stream::WithHeaders>;

@@ -32,6 +32,8 @@ struct Open(pull::Stream);
 #[derive(Debug)]
 pub struct Taken {
     pub stored: Stored,
+    /// What was behind it in its queue when it was given.
+    pub behind: u64,
     message: Message,
 }
 
@@ -68,8 +70,8 @@ impl Queue {
             };
             match message {
                 Some(Ok(message)) => {
-                    if let Some((stored, _)) = delivered(&message) {
-                        return Taken { stored, message };
+                    if let Some((stored, behind)) = delivered(&message) {
+                        return Taken { stored, behind, message };
                     }
                 }
                 Some(Err(error)) => {

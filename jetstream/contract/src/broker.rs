@@ -189,6 +189,7 @@ fn crossings_of(grant: &Grant) -> Vec<Crossing> {
             same(format!("$JS.ACK.*.*.{stream}.{durable}.>")),
         ],
         Grant::Purge(stream) => vec![asks(format!("STREAM.PURGE.{stream}"))],
+        Grant::Delete(stream) => vec![asks(format!("STREAM.MSG.DELETE.{stream}"))],
         Grant::Tell { .. } => Vec::new(),
     }
 }

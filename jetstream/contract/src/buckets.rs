@@ -52,6 +52,8 @@ buckets! {
     Hooks = "hooks": HookId => Hook;
     /// The last commit that was seen of a pull request, and the pull request of a commit.
     Heads = "heads": HeadKey => Head;
+    /// Up to which step of the log a role has done what it does with steps.
+    Watermarks = "watermarks": WatermarkKey => Watermark;
     /// API keys, by the hash of their secret.
     Keys = "keys": SecretHash => Key;
 }
@@ -178,6 +180,16 @@ pub struct Delivery {
     pub content: String,
 }
 
+/// A role, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WatermarkKey(pub &'static str);
+
+/// Everything up to the step is done, and perhaps some of what comes behind it. Without the row all is done anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watermark {
+    pub step: u64,
+}
+
 /// The SHA-256 of an API key's secret, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SecretHash(String);
@@ -242,6 +254,12 @@ impl fmt::Debug for Hook {
 impl fmt::Display for HeadKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.org, token(&self.repo), token(&self.of))
+    }
+}
+
+impl fmt::Display for WatermarkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
     }
 }
 

@@ -62,6 +62,7 @@ fn sentence(grant: &Grant) -> String {
             format!("pulls and acknowledges from consumer `{durable}` of `{stream}`")
         }
         Grant::Purge(stream) => format!("purges subjects of `{stream}`"),
+        Grant::Delete(stream) => format!("deletes single messages of `{stream}`"),
         Grant::Tell { subject, to } => format!("tells {} `{subject}`", to.join(" and ")),
     }
 }

@@ -9,7 +9,7 @@ use domain::process::WakeClass;
 
 use crate::buckets::{
     Agents, Bucket, Conversations, Deliveries, Executors, Fleet as FleetBucket, Heads, Hooks, Keys, Volumes,
-    stream_of, subject_of,
+    WatermarkKey, Watermarks, stream_of, subject_of,
 };
 use crate::subjects::{class_token, filter};
 
@@ -110,6 +110,8 @@ pub enum Grant {
         durable: String,
     },
     Purge(&'static str),
+    /// Deletes single messages of a stream.
+    Delete(&'static str),
     /// Speaks to other users without a stream between.
     Tell {
         subject: String,
@@ -181,6 +183,7 @@ pub fn streams() -> Vec<Stream> {
         Stream { derivable: true, ..bucket::<Heads>(Keeps::LastOfEachFor(policy::HEADS_KEPT)) },
         Stream { follower_reads: false, ..bucket::<Volumes>(Keeps::LastOfEach) },
         Stream { derivable: true, ..bucket::<FleetBucket>(Keeps::LastOfEach) },
+        Stream { derivable: true, follower_reads: false, ..bucket::<Watermarks>(Keeps::LastOfEach) },
         Stream {
             follower_reads: false,
             ..bucket::<Deliveries>(Keeps::LastOfEachFor(policy::DELIVERY_REMEMBERED))
@@ -310,6 +313,8 @@ fn registry() -> User {
             Grant::Publish("process.>".into()),
             Grant::Publish("record.*.*.state".into()),
             Grant::Publish(subject_of::<FleetBucket>(">")),
+            Grant::Get(stream_of::<Watermarks>()),
+            Grant::Publish(subject_of::<Watermarks>(WatermarkKey(REGISTRY))),
             Grant::Publish("dead.segment".into()),
             Grant::Purge(PROCESS),
         ],
@@ -334,7 +339,7 @@ fn waker() -> User {
             Grant::Read { stream: EVENTS.into(), filter: filter::all_events() },
             Grant::Publish("process.>".into()),
             Grant::Publish("dead.timers".into()),
-            Grant::Purge(TIMERS),
+            Grant::Delete(TIMERS),
         ],
     }
 }

@@ -4,7 +4,7 @@
 
 use contract::buckets::{
     Access, Agent, Conversation, Delivery, Head, HeldSegment, Hook, Key, Lease, PermissionMode, Role,
-    SecretHash,
+    SecretHash, Watermark,
 };
 use contract::messages::assign::Assignment;
 use contract::messages::audit::{AuditEntry, Audited};
@@ -368,6 +368,7 @@ fn buckets() {
             created_at: at(),
         }],
     );
+    golden("bucket_watermarks", &[Watermark { step: 7 }]);
     golden("bucket_heads", &[Head { number: 7, commit: "abc".into() }]);
     golden("bucket_volumes", &[ExecutorId(0)]);
     golden("bucket_deliveries", &[Delivery { input: RecordSeq(11), content: "ab".into() }]);

@@ -1,6 +1,7 @@
 //! Takes waking processes from this executor's queues: the lowest class first, and only with a free slot.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +17,17 @@ use tokio_util::task::TaskTracker;
 use crate::Executor;
 use crate::segment;
 
-/// A segment that gives way ends its session within a second or two.
+/// Segments that were asked to give way may have got something to do meanwhile; then others are asked. One that does
+/// ends its session within a second or two.
 const ROOM_ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// The queue of a class, with one piece of work in hand: what is taken and waits for a slot is served before what is still
+/// in the queue.
+struct Line {
+    in_hand: mpsc::Receiver<Taken>,
+    /// What was behind the last that was taken.
+    behind: Arc<AtomicU64>,
+}
 
 /// Claims until `stop`. The segments that run are `segments`.
 pub(crate) async fn claim(
@@ -28,10 +38,11 @@ pub(crate) async fn claim(
 ) {
     let slots = Arc::new(Semaphore::new(usize::from(executor.slots)));
     let running: Arc<Mutex<HashSet<(ProcessId, Epoch)>>> = Arc::default();
-    let mut queues = Vec::new();
+    let mut lines = Vec::new();
     for class in WAKE_CLASSES {
-        // One in hand per class: what is taken and waits for a slot is served before what is still in the queue.
-        let (sender, receiver) = mpsc::channel(1);
+        let (sender, in_hand) = mpsc::channel(1);
+        let line = Line { in_hand, behind: Arc::default() };
+        let behind = Arc::clone(&line.behind);
         let mut queue = Queue::new(nats, ASSIGN, assignments_durable(executor.id, class));
         let stop = stop.clone();
         tokio::spawn(async move {
@@ -40,23 +51,25 @@ pub(crate) async fn claim(
                     () = stop.cancelled() => return,
                     taken = queue.next() => taken,
                 };
+                behind.store(taken.behind, Ordering::Relaxed);
                 if sender.send(taken).await.is_err() {
                     return;
                 }
             }
         });
-        queues.push(receiver);
+        lines.push(line);
     }
     loop {
         let slot = tokio::select! {
             () = stop.cancelled() => return,
             slot = Arc::clone(&slots).acquire_owned() => slot,
-            () = ask_for_room(&executor, &queues) => return,
+            () = ask_for_room(&executor, &lines) => return,
         };
         let Ok(slot) = slot else { return };
+        executor.room.ask(0);
         let taken = tokio::select! {
             () = stop.cancelled() => return,
-            taken = lowest_class(&mut queues) => taken,
+            taken = lowest_class(&mut lines) => taken,
         };
         let Some(taken) = taken else { return };
         let assignment = match taken.stored.decode::<Assignment>() {
@@ -82,27 +95,33 @@ pub(crate) async fn claim(
     }
 }
 
-/// While no slot is free and a process waits for one, an idle segment that nobody watches is asked to give way, and
-/// another after a while. Never returns.
-async fn ask_for_room(executor: &Executor, queues: &[mpsc::Receiver<Taken>]) {
+/// While no slot is free, as many idle segments that nobody watches are asked to give way as processes wait for one.
+/// Never returns.
+async fn ask_for_room(executor: &Executor, lines: &[Line]) {
     loop {
+        let waiting: u64 = lines.iter().map(Line::waiting).sum();
+        executor.room.ask(usize::try_from(waiting).unwrap_or(usize::MAX).min(usize::from(executor.slots)));
         executor.clock.sleep(ROOM_ASKED_EVERY).await;
-        if queues.iter().any(|queue| !queue.is_empty()) {
-            executor.room_wanted.notify_one();
-        }
     }
 }
 
 /// What is in hand of the lowest class, or what comes first.
-async fn lowest_class(queues: &mut [mpsc::Receiver<Taken>]) -> Option<Taken> {
-    for queue in queues.iter_mut() {
-        if let Ok(taken) = queue.try_recv() {
+async fn lowest_class(lines: &mut [Line]) -> Option<Taken> {
+    for line in lines.iter_mut() {
+        if let Ok(taken) = line.in_hand.try_recv() {
             return Some(taken);
         }
     }
     let (taken, _, _) =
-        futures_util::future::select_all(queues.iter_mut().map(|queue| queue.recv().boxed())).await;
+        futures_util::future::select_all(lines.iter_mut().map(|line| line.in_hand.recv().boxed())).await;
     taken
+}
+
+impl Line {
+    /// How many wait, as far as is known here.
+    fn waiting(&self) -> u64 {
+        if self.in_hand.is_empty() { 0 } else { self.behind.load(Ordering::Relaxed).saturating_add(1) }
+    }
 }
 
 fn lock(

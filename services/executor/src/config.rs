@@ -7,6 +7,8 @@ use domain::ids::{ExecutorId, OrgId};
 use secrecy::SecretString;
 use service::config::{Key, Kind, Misread, Section, Url, Values};
 
+/// Nobody looks at a page for less; tests do not wait for people.
+const MOMENT: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -59,7 +61,7 @@ impl Section for ExecutorConfig {
         .optional(),
         Key::new(
             "park_after",
-            Kind::duration(SECOND, DAY),
+            Kind::duration(MOMENT, DAY),
             "How long an idle segment that nobody watches is kept before it parks",
         )
         .default("2m"),

@@ -9,6 +9,7 @@ mod lease;
 pub mod lines;
 pub mod model_proxy;
 pub mod prompt;
+mod room;
 pub mod sandbox;
 mod segment;
 pub mod shim;
@@ -28,7 +29,7 @@ use service::Runtime;
 use service::clock::Clock;
 use service::shutdown::Shutdown;
 use tokio::process::Command;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -36,6 +37,7 @@ pub use config::{AnthropicConfig, ExecutorConfig};
 pub use model_proxy::Provider;
 
 use lease::Lease;
+use room::Room;
 use sandbox::{BEAT_PATIENCE, Host, Programs, Sandbox, probe};
 use spawn::Spawner;
 use volume::{Volume, VolumeError};
@@ -78,8 +80,8 @@ pub(crate) struct Executor {
     pub(crate) slots: u16,
     pub(crate) park_after: Duration,
     pub(crate) park_watched_after: Duration,
-    /// Rung when a process waits for a slot; one idle segment gives way.
-    pub(crate) room_wanted: Notify,
+    /// What processes that wait for a slot ask of idle segments.
+    pub(crate) room: Room,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shutdown: Shutdown,
     pub(crate) lease: Arc<Lease>,
@@ -127,7 +129,7 @@ pub async fn run(
         slots: config.slots,
         park_after: config.park_after,
         park_watched_after: config.park_watched_after,
-        room_wanted: Notify::new(),
+        room: Room::new(),
         clock: Arc::clone(&runtime.clock),
         shutdown: runtime.shutdown.clone(),
         lease: Arc::clone(&lease),

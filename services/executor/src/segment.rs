@@ -209,7 +209,7 @@ impl Task {
                 known = self.inputs.next() => Some(Signal::Known { input: known.0, bytes: known.1 }),
                 call = self.calls.next() => self.called(call).await,
                 () = self.live.serve() => Some(Signal::Watched),
-                () = self.executor.room_wanted.notified(), if spare => Some(Signal::MakeRoom),
+                () = self.executor.room.asked(), if spare => Some(Signal::MakeRoom),
                 () = &mut draining, if !told_draining => {
                     told_draining = true;
                     Some(Signal::Drain)

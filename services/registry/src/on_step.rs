@@ -13,7 +13,7 @@ use service::Runtime;
 use tokio_util::sync::CancellationToken;
 
 use crate::leases;
-use crate::projection::{Fleet, Record};
+use crate::projection::{Fleet, Record, Shown};
 
 /// The segments that the log shows hot.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +37,9 @@ pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: Canc
     let fleet = Fleet::start(Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone());
     let mut watch =
         tokio::spawn(leases::watch(nats.clone(), log.clone(), runtime.clone(), hot.clone(), stop.clone()));
+    let shown_before = Shown::before(nats).await;
+    let shown = Shown::default();
+    tokio::spawn(shown.clone().keep(Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone()));
     let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), Start::LastOfEach);
     loop {
         let seen = tokio::select! {
@@ -57,8 +60,11 @@ pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: Canc
         match stored.decode::<Step>() {
             Ok(step) => {
                 hot.follow(&step.state);
-                fleet.show(stored.sequence, &step);
-                record.show(stored.sequence, step).await;
+                if stored.sequence > shown_before {
+                    let unshown = shown.begin(stored.sequence);
+                    fleet.show(stored.sequence, &step, Arc::clone(&unshown));
+                    record.show(stored.sequence, step, unshown).await;
+                }
             }
             Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
         }

@@ -2,6 +2,8 @@
 
 mod fleet;
 mod record;
+mod shown;
 
 pub(crate) use fleet::Fleet;
 pub(crate) use record::Record;
+pub(crate) use shown::{Shown, Unshown};

@@ -38,7 +38,7 @@ impl Timers {
             }
         }
         // What has been handled is not kept; a leftover would only ring again.
-        if let Err(error) = self.port.purge(TIMERS, &delivery.stored.subject, 0).await {
+        if let Err(error) = self.port.delete(TIMERS, delivery.stored.sequence).await {
             tracing::debug!(%wait, %error, "a timer that has rung stays");
         }
         Handled::Done

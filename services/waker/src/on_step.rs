@@ -1,12 +1,13 @@
 //! A step says that a process is waking, or no longer is. What is done follows from its state at the leader, not from
 //! the step.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{KvError, Rows};
-use bus::{Nats, Port, Reader, Seen, Start};
+use bus::{Nats, Port, Reader, Seen, Start, Stored};
 use contract::Subject;
 use contract::buckets::{AgentKey, Executors, Lease};
 use contract::messages::assign::Assignment;
@@ -15,7 +16,8 @@ use contract::topology::{ASSIGN, PROCESS};
 use domain::ids::{ExecutorId, ProcessId};
 use domain::placement::{Candidate, Placement, place};
 use domain::policy::LEASE_LOST_AFTER;
-use domain::process::{ConversationKey, State, Step};
+use domain::process::{ConversationKey, Step};
+use futures_util::{FutureExt, StreamExt};
 use service::Runtime;
 use service::clock::Clock;
 use service::telemetry::{continue_from, traceparent_of};
@@ -23,23 +25,39 @@ use tracing::Instrument;
 
 use crate::assignments::{assign, present, settle_volume, volume_of, wanted, withdraw};
 
-/// How often everything that is waking is looked at again, whatever the hints said.
+/// How often what is waking is looked at again, whatever the hints said.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Processes that are looked at again at one time; the others come next time, so that a storm is not slowed down by it.
+const LOOKED_AT_MAX: usize = 200;
+
+/// Steps that are read before what they say is acted on.
+const STEPS_MAX: usize = 64;
+
+/// Processes that are placed at once, where their files are settled: each waits for the broker most of its time.
+const PLACED_AT_ONCE: usize = 16;
 
 pub(crate) struct Waker {
     port: Arc<dyn Port>,
     clock: Arc<dyn Clock>,
     /// The processes that are waking or were assigned.
-    concerns: HashMap<ProcessId, Concern>,
+    concerns: BTreeMap<ProcessId, Concern>,
+    /// Where looking again goes on.
+    looked_at: Option<ProcessId>,
     executors: HashMap<ExecutorId, Seated>,
 }
 
 struct Concern {
     key: ConversationKey,
     assigned: Option<ExecutorId>,
+    /// Its files are on one volume, so there is nothing to choose.
+    settled: bool,
     /// The trace that led to the wake.
     traceparent: Option<String>,
 }
+
+/// Where a process is assigned; `None` if it asks for nothing any more.
+type Placed = Result<Option<Option<ExecutorId>>, KvError>;
 
 /// An executor's lease, and when it was last seen to change.
 struct Seated {
@@ -55,7 +73,8 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
     let mut waker = Waker {
         port: Arc::new(nats.clone()),
         clock: Arc::clone(&clock),
-        concerns: HashMap::new(),
+        concerns: BTreeMap::new(),
+        looked_at: None,
         executors: HashMap::new(),
     };
     waker.read_assigned(&nats).await;
@@ -65,28 +84,36 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = steps.next() => match seen {
-                Seen::CaughtUp => {
-                    caught_up = true;
-                    check.ready();
-                    waker.look_at_all().await;
-                }
-                Seen::Message(stored) => match stored.decode::<Step>() {
-                    Ok(step) => {
-                        let traceparent = stored.envelope.traceparent.clone();
-                        waker.on_step(&step.state, traceparent, caught_up).await;
+            seen = steps.next() => {
+                let mut seen = Some(seen);
+                let mut changed = Vec::new();
+                while let Some(next) = seen {
+                    match next {
+                        Seen::CaughtUp => {
+                            caught_up = true;
+                            check.ready();
+                            changed.extend(waker.concerns.keys());
+                        }
+                        Seen::Message(stored) => changed.extend(waker.on_step(&stored)),
                     }
-                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
-                },
-            },
+                    seen = if changed.len() < STEPS_MAX { steps.next().now_or_never() } else { None };
+                }
+                if caught_up {
+                    waker.look_at(changed).await;
+                }
+            }
             (key, lease) = leases.changed() => {
                 if let Ok(executor) = key.parse()
                     && waker.on_lease(executor, lease.cloned())
                 {
-                    waker.look_at_all().await;
+                    let unplaced = waker.unplaced();
+                    waker.look_at(unplaced).await;
                 }
             }
-            () = clock.sleep(LOOK_EVERY) => waker.look_at_all().await,
+            () = clock.sleep(LOOK_EVERY) => {
+                let again = waker.again();
+                waker.look_at(again).await;
+            }
         }
     }
 }
@@ -101,27 +128,40 @@ impl Waker {
             if let (Ok(Subject::Assign(executor, ..)), Ok(assignment)) =
                 (stored.subject.parse(), stored.decode::<Assignment>())
             {
-                let concern = Concern { key: assignment.key, assigned: Some(executor), traceparent: None };
+                let concern = Concern {
+                    key: assignment.key,
+                    assigned: Some(executor),
+                    settled: true,
+                    traceparent: None,
+                };
                 self.concerns.insert(assignment.process, concern);
             }
         }
     }
 
-    async fn on_step(&mut self, state: &State, traceparent: Option<String>, act: bool) {
-        if wanted(state).is_some() {
-            let concern = self.concerns.entry(state.process);
-            concern.and_modify(|concern| concern.traceparent.clone_from(&traceparent)).or_insert(Concern {
-                key: state.key(),
-                assigned: None,
-                traceparent,
-            });
-        } else if !self.concerns.contains_key(&state.process) {
+    /// The process, where it is waking or was.
+    fn on_step(&mut self, stored: &Stored) -> Option<ProcessId> {
+        let state = match stored.decode::<Step>() {
+            Ok(step) => step.state,
+            Err(error) => {
+                tracing::error!(subject = stored.subject, %error, "a step that cannot be read");
+                return None;
+            }
+        };
+        if wanted(&state).is_none() {
             // Nearly every step is of a process that is not and was not waking.
-            return;
+            return self.concerns.contains_key(&state.process).then_some(state.process);
         }
-        if act {
-            self.look_at(state.process).await;
-        }
+        let traceparent = stored.envelope.traceparent.clone();
+        let concern = self.concerns.entry(state.process).or_insert(Concern {
+            key: state.key(),
+            assigned: None,
+            settled: false,
+            traceparent: None,
+        });
+        concern.settled = state.volume.is_some();
+        concern.traceparent = traceparent;
+        Some(state.process)
     }
 
     /// Whether the change can matter to what is waking: a renewal alone does not.
@@ -136,22 +176,56 @@ impl Waker {
         })
     }
 
-    async fn look_at_all(&mut self) {
-        let all: Vec<_> = self.concerns.keys().copied().collect();
-        for process in all {
-            self.look_at(process).await;
+    /// What is waking and has no executor that could take it.
+    fn unplaced(&self) -> Vec<ProcessId> {
+        let could = |executor: ExecutorId| {
+            let seated = self.executors.get(&executor);
+            seated.is_some_and(|seated| !seated.lease.draining && seated.lease.unable.is_none())
+        };
+        let unplaced = |(_, concern): &(&ProcessId, &Concern)| !concern.assigned.is_some_and(could);
+        self.concerns.iter().filter(unplaced).map(|(process, _)| *process).collect()
+    }
+
+    /// Some of what is waking, in turn.
+    fn again(&mut self) -> Vec<ProcessId> {
+        let behind = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.concerns.range((behind, Bound::Unbounded)).map(|(process, _)| *process);
+        let next: Vec<_> = next.take(LOOKED_AT_MAX).collect();
+        self.looked_at = next.last().copied().filter(|_| next.len() == LOOKED_AT_MAX);
+        next
+    }
+
+    /// Brings the assignments of these processes to what their states at the leader ask for.
+    async fn look_at(&mut self, processes: Vec<ProcessId>) {
+        let is_settled =
+            |process: &ProcessId| self.concerns.get(process).is_some_and(|concern| concern.settled);
+        let (settled, open): (Vec<_>, Vec<_>) = processes.into_iter().partition(is_settled);
+        let placed: Vec<_> = futures_util::stream::iter(settled)
+            .map(|process| self.place(process))
+            .buffer_unordered(PLACED_AT_ONCE)
+            .collect()
+            .await;
+        for (process, placed) in placed {
+            self.note(process, placed);
+        }
+        // Where somebody has to choose, each choice counts for the next.
+        for process in open {
+            let (process, placed) = self.place(process).await;
+            self.note(process, placed);
         }
     }
 
-    /// Brings the assignment of one process to what its state at the leader asks for.
-    async fn look_at(&mut self, process: ProcessId) {
-        let Some(concern) = self.concerns.get(&process) else { return };
+    async fn place(&self, process: ProcessId) -> (ProcessId, Placed) {
+        let Some(concern) = self.concerns.get(&process) else { return (process, Ok(None)) };
         let span = tracing::info_span!("place", process = %process);
         if let Some(traceparent) = &concern.traceparent {
             continue_from(&span, traceparent);
         }
-        let looked = self.settle(process, concern.key).instrument(span).await;
-        match looked {
+        (process, self.settle(process, concern.key).instrument(span).await)
+    }
+
+    fn note(&mut self, process: ProcessId, placed: Placed) {
+        match placed {
             Ok(Some(assigned)) => {
                 if let Some(concern) = self.concerns.get_mut(&process) {
                     concern.assigned = assigned;
@@ -163,11 +237,7 @@ impl Waker {
     }
 
     /// Where the process is assigned from now on; `None` if it asks for nothing any more.
-    async fn settle(
-        &self,
-        process: ProcessId,
-        key: ConversationKey,
-    ) -> Result<Option<Option<ExecutorId>>, KvError> {
+    async fn settle(&self, process: ProcessId, key: ConversationKey) -> Placed {
         let port = self.port.as_ref();
         let last = port.last(PROCESS, &Subject::Process(key, process).to_string()).await?;
         let state = last.and_then(|stored| stored.decode::<Step>().ok()).map(|step| step.state);

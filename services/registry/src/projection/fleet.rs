@@ -14,6 +14,8 @@ use service::clock::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::Unshown;
+
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// Rows whose revision is remembered. All are forgotten when it is full and read again when needed.
@@ -31,8 +33,14 @@ struct Shared {
 #[derive(Default)]
 struct Rows {
     /// To be written; one per process, whatever happens meanwhile.
-    dirty: HashMap<ProcessId, (FleetKey, FleetRow)>,
+    dirty: HashMap<ProcessId, Dirty>,
     known: HashMap<ProcessId, (Revision, u64)>,
+}
+
+struct Dirty {
+    name: FleetKey,
+    row: FleetRow,
+    _unshown: Arc<Unshown>,
 }
 
 // === impl Fleet ===
@@ -54,12 +62,12 @@ impl Fleet {
         fleet
     }
 
-    pub(crate) fn show(&self, sequence: u64, step: &Step) {
+    pub(crate) fn show(&self, sequence: u64, step: &Step, unshown: Arc<Unshown>) {
         let process = step.state.process;
         let name = FleetKey { org: step.state.org, process };
         let row = FleetRow { step: sequence, changed_at: step.at, process: step.state.public() };
         let mut rows = self.0.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.dirty.insert(process, (name, row));
+        rows.dirty.insert(process, Dirty { name, row, _unshown: unshown });
         if !rows.known.contains_key(&process) {
             self.0.fresh.notify_one();
         }
@@ -75,12 +83,12 @@ impl Shared {
             let Rows { dirty, known } = &mut *rows;
             dirty.extract_if(|process, _| !only_new || !known.contains_key(process)).collect()
         };
-        for (process, (name, row)) in due {
-            if let Err(error) = self.write_row(process, &name, &row).await {
+        for (process, dirty) in due {
+            if let Err(error) = self.write_row(process, &dirty.name, &dirty.row).await {
                 tracing::debug!(%process, %error, "the row waits");
                 let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
                 rows.known.remove(&process);
-                rows.dirty.entry(process).or_insert((name, row));
+                rows.dirty.entry(process).or_insert(dirty);
             }
         }
     }

@@ -15,6 +15,8 @@ use domain::process::{ConversationKey, Phase, State, Step};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::Unshown;
+
 /// Steps that were read and are not shown yet, over all conversations. Beyond it the log is read no further.
 const STEPS_WAITING_MAX: usize = 8_192;
 
@@ -48,7 +50,8 @@ struct Shared {
 struct Waiting {
     sequence: u64,
     step: Step,
-    _room: Option<OwnedSemaphorePermit>,
+    _unshown: Arc<Unshown>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// The last entry of a conversation.
@@ -77,10 +80,10 @@ impl Record {
     }
 
     /// Takes a step up; waits while too many wait.
-    pub(crate) async fn show(&self, sequence: u64, step: Step) {
+    pub(crate) async fn show(&self, sequence: u64, step: Step, unshown: Arc<Unshown>) {
         let Ok(room) = Arc::clone(&self.0.room).acquire_owned().await else { return };
         let key = step.state.key();
-        let waiting = Waiting { sequence, step, _room: Some(room) };
+        let waiting = Waiting { sequence, step, _unshown: unshown, _room: room };
         let first = {
             let mut queues = self.0.queues();
             let queue = queues.get_mut(&key);
