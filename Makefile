@@ -26,7 +26,7 @@ test: build ## Everything that runs as an ordinary user
 	cargo test --workspace
 
 test-root: build ## What needs root or mounts
-	cargo test -p tests --test root
+	cargo test --workspace --test root
 
 check: ## Format and lints
 	cargo fmt --all --check
@@ -36,11 +36,11 @@ fmt:
 	cargo fmt --all
 
 bench: tools ## Print the numbers we promise, as ratios
-	cargo build --release $(BINS)
-	cargo bench -p tests
+	cargo build --release $(BINS) --benches
+	cargo bench --workspace --bench bench
 
 docs: build ## Write the generated pages anew
-	RESIDENT_WRITE_DOCS=1 cargo test -p tests --test tidy
+	RESIDENT_WRITE_DOCS=1 cargo test --workspace --test tidy
 
 clean:
 	rm -rf .tools .data

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use contract::buckets::{Fleet, Role, stream_of};
-use contract::topology::{REGISTRY, streams};
+use bus::kv;
+use contract::buckets::{Fleet, Role, WatermarkKey, Watermarks, stream_of};
+use contract::topology::{PROCESS, REGISTRY, streams};
 use domain::process::WaitOn;
 use tests::installation::{ALL_ROLES, program};
 use tests::parked::{self, Parked};
@@ -49,6 +50,14 @@ pub(crate) async fn run() {
         let rows = jetstream.get_stream(stream_of::<Fleet>()).await.map_err(|error| error.to_string())?;
         let rows = rows.cached_info().state.messages;
         if rows == PARKED as u64 { Ok(()) } else { Err(rows.to_string()) }
+    })
+    .await;
+    // And the record tells of them, and the registry has stored that.
+    eventually("the watermark", SHOWN_WITHIN, async || {
+        let last = jetstream.get_stream(PROCESS).await.map_err(|error| error.to_string())?;
+        let shown = kv::get::<Watermarks>(&registry, &WatermarkKey(REGISTRY)).await;
+        let shown = shown.map_err(|error| error.to_string())?.value.map_or(0, |watermark| watermark.step);
+        if shown == last.cached_info().state.last_sequence { Ok(()) } else { Err(shown.to_string()) }
     })
     .await;
     installation.stop(ALL_ROLES).await;

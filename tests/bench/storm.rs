@@ -1,5 +1,5 @@
-//! Thousands of waits are due at one instant, and few slots are there: how soon the slots are taken, how late the wakes
-//! are, and how long the whole storm takes.
+//! Waits that are due: how late their wakes are one by one, and when thousands are due at one instant and few slots are
+//! there, how soon the slots are taken and how long the whole storm takes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,7 +31,50 @@ struct Life {
     parked: usize,
 }
 
+/// Waits that are due one after the other.
+const SPACED: u32 = 100;
+const SPACE: Duration = Duration::from_millis(100);
+
 pub(crate) async fn run() {
+    spaced().await;
+    storm().await;
+}
+
+async fn spaced() {
+    let options = Options { harness: Some(program("scripted-harness")), ..Options::default() };
+    let installation = Installation::with(options).await;
+    let agent = installation.api(Role::Member).await.agent().await.parse().expect("an id");
+    let registry = installation.broker.connect(REGISTRY).await;
+    let mut log = Reader::open(&registry, PROCESS, filter::all_logs(), Start::New);
+    while !matches!(log.next().await, Seen::CaughtUp) {}
+    let first = tests::now().plus(Duration::from_secs(5));
+    let parked = |n: u32| Parked {
+        org: installation.org,
+        agent,
+        n: n.into(),
+        wait: Some(WaitOn::Time { until: first.plus(SPACE * n) }),
+    };
+    parked::write(&registry, (0..SPACED).map(parked)).await;
+    let (mut due, mut late) = (HashMap::new(), Vec::new());
+    while late.len() < SPACED as usize {
+        let Seen::Message(stored) = log.next().await else { continue };
+        let step: Step = stored.decode().expect("a step");
+        if let Some(WaitOn::Time { until }) = step.state.wait.as_ref().map(|wait| &wait.on) {
+            due.insert(step.state.process, *until);
+        }
+        if step.facts.iter().any(|fact| matches!(fact, Fact::WaitClosed { closed: WaitClosed::Fired, .. })) {
+            let until = due[&step.state.process];
+            assert!(step.at >= until, "before its time");
+            late.push(step.at.since(until));
+        }
+    }
+    let (p50, p99) = (percentile(&mut late, 0.5), percentile(&mut late, 0.99));
+    println!(
+        "waits due one after the other: their waking steps are late by p50 {p50:?}, p99 {p99:?} (at most 5 s)"
+    );
+}
+
+async fn storm() {
     let options = Options {
         harness: Some(program("scripted-harness")),
         slots: SLOTS,

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 
 use rustix::process::geteuid;
@@ -13,6 +14,15 @@ use tokio::process::Command;
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a command prints that ends well.
+async fn printed(data: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(program("resident"));
+    let output = command.args(arguments).arg("--data-dir").arg(data).env_clear().output().await;
+    let output = output.expect("a command");
+    assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,15 +60,17 @@ async fn it_starts_does_a_job_and_goes_on_after_a_restart() {
     let path = format!("/v1/agents/{agent}/conversations/{conversation}");
     assert_eq!(stranger.send(reqwest::Method::GET, &path, None).await.status, 404);
     assert_eq!(stranger.get("/fleet/processes").await["items"].as_array().map(Vec::len), Some(0));
-    let listed = Command::new(program("resident"))
-        .args(["ps", "--data-dir"])
-        .arg(&data)
-        .env_clear()
-        .output()
-        .await
-        .expect("ps");
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let listed = printed(&data, &["ps"]).await;
     assert!(listed.contains(&conversation), "{listed}");
+    let logs = printed(&data, &["logs", &conversation]).await;
+    for part in ["person    Write a small program", "action    ", "note      ", "finished  completed"] {
+        assert!(logs.contains(part), "{part} in {logs}");
+    }
+    let events = printed(&data, &["logs", "--json", &conversation]).await;
+    let named = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["event"] == "task_finished";
+    assert_eq!(events.lines().filter(|line| named(line)).count(), 1, "{events}");
+    let over = printed(&data, &["wait", "--timeout", "20", &conversation]).await;
+    assert!(over.starts_with("completed: ") && over.contains("checks passed"), "{over}");
 
     let first = (dev.text("api_key").to_owned(), agent.clone());
     dev.stop().await;

@@ -2,6 +2,7 @@
 //! scripted. One file per promise.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
+mod background;
 mod burst;
 mod dev;
 mod github;

@@ -17,6 +17,9 @@ use crate::builders::{Life, user};
 /// Publishes that are under way at once.
 const IN_FLIGHT: usize = 1_000;
 
+/// Their conversations are none of those that other builders name: ids are unique over all organizations.
+const FIRST: u128 = 1 << 64;
+
 const REASON: &str = "the review";
 
 /// One that is to be parked.
@@ -31,7 +34,10 @@ pub struct Parked {
 
 impl Parked {
     pub fn key(&self) -> ConversationKey {
-        ConversationKey { org: self.org, conversation: ConversationId::from_uuid(Uuid::from_u128(self.n)) }
+        ConversationKey {
+            org: self.org,
+            conversation: ConversationId::from_uuid(Uuid::from_u128(FIRST + self.n)),
+        }
     }
 
     /// The step that parked it.

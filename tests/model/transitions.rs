@@ -2,8 +2,8 @@
 
 use domain::process::{
     Answer, Cause, Decision, EventKey, ExitReason, Fact, Input, LossReason, Mode, Outcome, ParkReason, Phase,
-    SegmentEvent, Session, Stage, State, Step, StopScope, Substate, TurnOutcome, WaitOn, WaitRequest,
-    WakeClass, WakeTrigger, step,
+    SegmentEvent, Session, Stage, State, Step, StopScope, Substate, TaskKind, TurnOutcome, WaitOn,
+    WaitRequest, WakeClass, WakeTrigger, step,
 };
 use domain::{Refusal, Timestamp};
 use tests::builders::{Life, input, key, message, message_as, stop};
@@ -356,4 +356,24 @@ fn a_wait_for_a_time_stops_the_count_of_idle_days() {
     story.reports(vec![SegmentEvent::Park { reason: ParkReason::WaitTime, unfinished: false, events: None }]);
     assert_eq!(story.state().idle_since(), None);
     assert_eq!(story.declined(Cause::SelfFinish { since: Timestamp::EPOCH }), Refusal::NotIdle);
+}
+
+#[test]
+fn what_runs_beside_the_turn_dies_with_its_segment_and_is_told_until_the_next_turn() {
+    let mut story = Story::working();
+    let started = |task: &str| SegmentEvent::TaskStarted {
+        task: task.into(),
+        kind: TaskKind::Command,
+        label: format!("make {task}"),
+    };
+    story.reports(vec![started("a"), started("b"), SegmentEvent::TaskEnded { task: "a".into() }]);
+    let parked = story.reports(vec![absent(false)]);
+    assert_eq!(parked.facts[0], Fact::TaskKilled { task: "b".into(), label: "make b".into() });
+    assert_eq!(parked.state.killed, ["make b"]);
+    story.then(message(9));
+    story.then(life().claim(2));
+    story.n = 1;
+    assert_eq!(story.state().killed, ["make b"]);
+    story.reports(vec![SegmentEvent::TurnStarted]);
+    assert!(story.state().killed.is_empty());
 }

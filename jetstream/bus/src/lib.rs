@@ -14,8 +14,9 @@ pub mod provision;
 mod publish;
 mod queue;
 mod read;
+mod steps;
 
-pub use append::{AppendError, Appended, Log};
+pub use append::{AppendError, Appended, Head, Log};
 pub use connect::{ConnectError, Credentials, Nats};
 pub use consume::{Consumer, Delivery, FAILURES_MAX, Handled, bury};
 pub use events::last_event;
@@ -24,3 +25,4 @@ pub use live::Heard;
 pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};
 pub use queue::{Queue, Taken};
 pub use read::{Reader, Seen, Start};
+pub use steps::{Steps, Told};

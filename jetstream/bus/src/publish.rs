@@ -4,13 +4,15 @@ use async_nats::HeaderMap;
 use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID, NATS_MESSAGE_TTL};
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::jetstream::stream::{DirectGetErrorKind, RawMessageErrorKind};
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream::{DeleteStatus, DirectGetErrorKind, RawMessageErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::Envelope;
 use contract::envelope::{FORMAT, header};
 use domain::Timestamp;
+use serde_json::json;
 
 use crate::connect::Nats;
 use crate::port::{BusError, Outgoing, Port, Published, Stored};
@@ -53,8 +55,13 @@ impl Port for Nats {
     }
 
     async fn delete(&self, stream: &str, sequence: u64) -> Result<(), BusError> {
-        let deleted = self.bind(stream).await?.delete_message(sequence).await;
-        deleted.map(|_| ()).map_err(|error| BusError::Unavailable(error.to_string()))
+        // The client's own call has the broker overwrite what it forgets, which rewrites a whole file for each message.
+        let what = json!({ "seq": sequence, "no_erase": true });
+        let answer = self.jetstream.request(format!("STREAM.MSG.DELETE.{stream}"), &what).await;
+        match answer.map_err(|error| BusError::Unavailable(error.to_string()))? {
+            Response::Ok(DeleteStatus { .. }) => Ok(()),
+            Response::Err { error } => Err(BusError::Rejected(error.to_string())),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::port::Stored;
 use crate::publish::delivered;
 
 /// Messages a reader has in flight: enough to read a long log quickly, few enough to bound what a slow one holds.
-const PREFETCH: usize = 256;
+const PREFETCH: usize = 1_024;
 
 /// The server tells that it is alive this often while there is nothing to read.
 const HEARTBEAT: Duration = Duration::from_secs(5);

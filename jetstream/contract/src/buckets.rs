@@ -185,9 +185,24 @@ pub struct Delivery {
 pub struct WatermarkKey(pub &'static str);
 
 /// Everything up to the step is done, and perhaps some of what comes behind it. Without the row all is done anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
     pub step: u64,
+    /// What was hot at the step, or somewhat later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotSegment>,
+}
+
+/// A segment that the log shows hot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotSegment {
+    pub key: ConversationKey,
+    pub process: ProcessId,
+    pub epoch: Epoch,
+    pub executor: ExecutorId,
+    pub incarnation: Incarnation,
+    /// The lease's renewal when it was claimed.
+    pub renewal: Renewal,
 }
 
 /// The SHA-256 of an API key's secret, in hexadecimal.

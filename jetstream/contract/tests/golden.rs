@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite fails by panicking")]
 
 use contract::buckets::{
-    Access, Agent, Conversation, Delivery, Head, HeldSegment, Hook, Key, Lease, PermissionMode, Role,
-    SecretHash, Watermark,
+    Access, Agent, Conversation, Delivery, Head, HeldSegment, Hook, HotSegment, Key, Lease, PermissionMode,
+    Role, SecretHash, Watermark,
 };
 use contract::messages::assign::Assignment;
 use contract::messages::audit::{AuditEntry, Audited};
@@ -368,7 +368,15 @@ fn buckets() {
             created_at: at(),
         }],
     );
-    golden("bucket_watermarks", &[Watermark { step: 7 }]);
+    let hot = HotSegment {
+        key: KEY,
+        process: process(),
+        epoch: Epoch(1),
+        executor: ExecutorId(0),
+        incarnation: INCARNATION,
+        renewal: Renewal(4),
+    };
+    golden("bucket_watermarks", &[Watermark { step: 7, hot: vec![hot] }]);
     golden("bucket_heads", &[Head { number: 7, commit: "abc".into() }]);
     golden("bucket_volumes", &[ExecutorId(0)]);
     golden("bucket_deliveries", &[Delivery { input: RecordSeq(11), content: "ab".into() }]);

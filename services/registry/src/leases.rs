@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bus::kv::{self, Rows};
 use bus::{AppendError, Log, Nats};
-use contract::buckets::{Executors, HeldSegment, Lease};
+use contract::buckets::{Executors, HeldSegment, HotSegment, Lease};
 use domain::ids::{ExecutorId, Incarnation, Renewal};
 use domain::policy::LEASE_LOST_AFTER;
 use domain::process::{Cause, LossReason};
@@ -17,7 +17,7 @@ use service::Runtime;
 use service::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
-use crate::on_step::{HotSegment, HotSegments};
+use crate::on_step::HotSegments;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

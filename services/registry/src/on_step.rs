@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bus::{Log, Nats, Reader, Seen, Start};
+use contract::buckets::HotSegment;
 use contract::subjects::filter;
 use contract::topology::PROCESS;
-use domain::ids::{Epoch, ExecutorId, Incarnation, ProcessId, Renewal};
-use domain::process::{ConversationKey, State, Step};
+use domain::ids::ProcessId;
+use domain::process::{State, Step};
 use service::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -19,16 +20,6 @@ use crate::projection::{Fleet, Record, Shown};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HotSegments(Arc<Mutex<HashMap<ProcessId, HotSegment>>>);
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HotSegment {
-    pub(crate) key: ConversationKey,
-    pub(crate) process: ProcessId,
-    pub(crate) epoch: Epoch,
-    pub(crate) executor: ExecutorId,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) renewal: Renewal,
-}
-
 /// Follows the log until `stop`.
 pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: CancellationToken) {
     let check = runtime.health.check("registry log");
@@ -37,10 +28,16 @@ pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: Canc
     let fleet = Fleet::start(Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone());
     let mut watch =
         tokio::spawn(leases::watch(nats.clone(), log.clone(), runtime.clone(), hot.clone(), stop.clone()));
-    let shown_before = Shown::before(nats).await;
     let shown = Shown::default();
-    tokio::spawn(shown.clone().keep(Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone()));
-    let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), Start::LastOfEach);
+    let (start, before) = match Shown::before(nats).await {
+        Some(watermark) => (Start::At(watermark.step + 1), watermark.hot),
+        None => (Start::LastOfEach, Vec::new()),
+    };
+    hot.begin_with(before);
+    let keep =
+        shown.clone().keep(hot.clone(), Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone());
+    tokio::spawn(keep);
+    let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), start);
     loop {
         let seen = tokio::select! {
             () = stop.cancelled() => break,
@@ -60,11 +57,9 @@ pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: Canc
         match stored.decode::<Step>() {
             Ok(step) => {
                 hot.follow(&step.state);
-                if stored.sequence > shown_before {
-                    let unshown = shown.begin(stored.sequence);
-                    fleet.show(stored.sequence, &step, Arc::clone(&unshown));
-                    record.show(stored.sequence, step, unshown).await;
-                }
+                let unshown = shown.begin(stored.sequence);
+                fleet.show(stored.sequence, &step, Arc::clone(&unshown));
+                record.show(stored.sequence, step, unshown).await;
             }
             Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
         }
@@ -74,6 +69,11 @@ pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: Canc
 // === impl HotSegments ===
 
 impl HotSegments {
+    /// What is known from before; steps that come say what became of it.
+    fn begin_with(&self, before: Vec<HotSegment>) {
+        self.lock().extend(before.into_iter().map(|segment| (segment.process, segment)));
+    }
+
     fn follow(&self, state: &State) {
         let mut all = self.lock();
         match state.hot() {

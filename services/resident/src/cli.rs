@@ -45,6 +45,10 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Shows what happens in a conversation. Ctrl-C ends the watching, not the task.
     Attach(AttachArgs),
+    /// Waits until the last process of a conversation has ended or needs somebody. Exits with 0 where it is completed.
+    Wait(WaitArgs),
+    /// Prints what has happened in a conversation.
+    Logs(LogsArgs),
     /// Says something to a conversation.
     Send(SendArgs),
     /// Answers the open question of a conversation.
@@ -108,6 +112,32 @@ pub(crate) enum BrokerCommand {
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     pub(crate) conversation: String,
+
+    /// Print each event as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    pub(crate) conversation: String,
+
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+
+    /// Print the conversation's record as a line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    pub(crate) conversation: String,
+
+    /// Go on with what happens.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 
     /// Print each event as a line of JSON.
     #[arg(long)]

@@ -3,7 +3,7 @@
 use domain::ids::AgentId;
 use eventsource_stream::{Event, Eventsource};
 use futures_util::{Stream, StreamExt};
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use service::config::Settings;
@@ -54,12 +54,17 @@ impl Client {
         Ok(events(self.send(Method::POST, path, Some(body)).await?))
     }
 
-    /// Follows the events of an address.
+    /// Follows the events of an address, from behind the one with this id where it is named.
     pub(crate) async fn watch(
         &self,
         path: &str,
+        after: Option<&str>,
     ) -> Result<impl Stream<Item = Result<Event, Failure>> + Unpin + use<>, Failure> {
-        Ok(events(self.send(Method::GET, path, None).await?))
+        let mut request = self.request(Method::GET, path);
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        Ok(events(self.answer(request).await?))
     }
 
     /// The agent that was named, else the first that the key may use.
@@ -72,13 +77,20 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, Failure> {
-        let mut request = self
-            .http
-            .request(method, format!("{}{path}", self.url))
-            .header("x-api-key", self.api_key.expose_secret());
-        if let Some(body) = body {
-            request = request.json(body);
-        }
+        let request = self.request(method, path);
+        self.answer(match body {
+            Some(body) => request.json(body),
+            None => request,
+        })
+        .await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.url));
+        request.header("x-api-key", self.api_key.expose_secret())
+    }
+
+    async fn answer(&self, request: RequestBuilder) -> Result<Response, Failure> {
         let answer = request
             .send()
             .await

@@ -7,6 +7,7 @@ mod dev;
 mod explain;
 mod hooks;
 mod keys;
+mod logs;
 mod ps;
 mod run;
 mod send;
@@ -54,6 +55,8 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Ps(args) => ps::run(&settings::read(&flags)?, args.json).await?,
         Command::Run(args) => return run::run(&settings::read(&flags)?, &args).await,
         Command::Attach(args) => return run::attach(&settings::read(&flags)?, &args).await,
+        Command::Wait(args) => return run::wait(&settings::read(&flags)?, &args).await,
+        Command::Logs(args) => logs::run(&settings::read(&flags)?, &args).await?,
         Command::Send(args) => send::run(&settings::read(&flags)?, &args).await?,
         Command::Demo => return demo::run().await,
         Command::Settings => print(&settings::catalogue().markdown())?,

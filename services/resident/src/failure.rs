@@ -94,10 +94,19 @@ pub(crate) enum Failure {
     Strange(String),
     #[error("{0} is no conversation that the key may see; `resident ps` lists them")]
     NoConversation(String),
+    #[error("it has not ended after {limit:?}; it goes on, and `resident attach` shows how")]
+    StillRuns { limit: std::time::Duration },
     #[error("no agent is there; make one with POST /v1/agents")]
     NoAgent,
     #[error("writing to standard output failed")]
     Output(#[source] std::io::Error),
+}
+
+impl Failure {
+    /// Whether the way to the server failed, and not what was asked of it.
+    pub(crate) const fn is_of_the_way(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Strange(_))
+    }
 }
 
 /// Says why the program ends, once.

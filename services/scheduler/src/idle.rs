@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{AppendError, Log, Nats, Reader, Seen, Start};
-use contract::subjects::filter;
-use contract::topology::PROCESS;
+use bus::{AppendError, Log, Nats, Steps, Told};
 use domain::ids::ProcessId;
-use domain::process::{Cause, ConversationKey, State, Step};
+use domain::process::{Cause, ConversationKey, State};
 use domain::{Refusal, Timestamp};
 use service::Runtime;
 
@@ -28,12 +26,11 @@ struct Idle {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig) {
+pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig, mut steps: Steps) {
     let check = runtime.health.check("scheduler idle");
     let stop = runtime.shutdown.draining_token();
     let log = Log::new(Arc::new(nats.clone()));
     let mut idle: HashMap<ProcessId, Idle> = HashMap::new();
-    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
     // Tests set seconds.
     let shortest = config.nudge_after.min(config.self_finish_after).min(config.last_wake);
     let every = (shortest / 4).min(LOOK_EVERY);
@@ -42,17 +39,14 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = steps.next() => match seen {
-                Seen::CaughtUp => {
+            told = steps.next() => match told {
+                Told::CaughtUp => {
                     caught_up = true;
                     check.ready();
                 }
-                Seen::Message(stored) => match stored.decode::<Step>() {
-                    Ok(step) => match of(&step.state) {
-                        Some(now) => drop(idle.insert(step.state.process, now)),
-                        None => drop(idle.remove(&step.state.process)),
-                    },
-                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
+                Told::Step(_, step) => match of(&step.state) {
+                    Some(now) => drop(idle.insert(step.state.process, now)),
+                    None => drop(idle.remove(&step.state.process)),
                 },
             },
             () = &mut next => {

@@ -6,12 +6,16 @@ mod config;
 mod idle;
 mod on_step;
 
-use bus::Nats;
+use bus::{Nats, Steps};
 use service::Runtime;
 
 pub use config::SchedulerConfig;
 
 /// Works until the shutdown begins.
 pub async fn run(nats: Nats, runtime: Runtime, config: SchedulerConfig) {
-    tokio::join!(on_step::follow(nats.clone(), runtime.clone()), idle::follow(nats, runtime, config));
+    let [for_timers, for_idle] = Steps::open(&nats);
+    tokio::join!(
+        on_step::follow(nats.clone(), runtime.clone(), for_timers),
+        idle::follow(nats, runtime, config, for_idle)
+    );
 }

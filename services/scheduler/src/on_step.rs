@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start};
+use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start, Steps, Told};
 use contract::Subject;
 use contract::messages::timer::Timer;
 use contract::subjects::filter;
-use contract::topology::{PROCESS, TIMERS};
+use contract::topology::TIMERS;
 use domain::Timestamp;
 use domain::ids::{OrgId, ProcessId, WaitId};
-use domain::process::{State, Step};
+use domain::process::State;
 use service::Runtime;
 
 /// Where the broker is told when and on what a message is to be stored again.
@@ -43,33 +43,29 @@ enum Wanted {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
+pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("scheduler");
     let stop = runtime.shutdown.draining_token();
     let mut scheduler =
         Scheduler { port: Arc::new(nats.clone()), set: HashMap::new(), behind: HashMap::new() };
     scheduler.read_set(&nats).await;
-    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
     let mut caught_up = false;
     loop {
         let unsettled = caught_up && !scheduler.behind.is_empty();
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = steps.next() => match seen {
-                Seen::CaughtUp => {
+            told = steps.next() => match told {
+                Told::CaughtUp => {
                     caught_up = true;
                     scheduler.settle().await;
                     check.ready();
                 }
-                Seen::Message(stored) => match stored.decode::<Step>() {
-                    Ok(step) => {
-                        scheduler.on_step(&step.state, step.at);
-                        if caught_up {
-                            scheduler.settle().await;
-                        }
+                Told::Step(_, step) => {
+                    scheduler.on_step(&step.state, step.at);
+                    if caught_up {
+                        scheduler.settle().await;
                     }
-                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
-                },
+                }
             },
             () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => scheduler.settle().await,
         }

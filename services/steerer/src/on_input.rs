@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{self, Revision};
-use bus::{AppendError, BusError, Delivery, FAILURES_MAX, Handled, Log, Port, Stored, bury, last_event};
+use bus::{
+    AppendError, BusError, Delivery, FAILURES_MAX, Handled, Head, Log, Port, Stored, bury, last_event,
+};
 use contract::Subject;
 use contract::buckets::{AgentKey, Agents, Deliveries, Delivery as Remembered, DeliveryKey};
 use contract::messages::record::{InputEntry, InputKind};
@@ -29,11 +31,15 @@ const BROKER_AWAY: Duration = Duration::from_millis(500);
 /// conversations are worked on at once.
 const LOCKS: usize = 1_024;
 
+/// What was appended here this long ago is seldom the last step any more: the segment has reported since.
+const STALE_AFTER: Duration = Duration::from_millis(20);
+
 pub(crate) struct Steerer {
     port: Arc<dyn Port>,
     log: Log,
     clock: Arc<dyn Clock>,
-    locks: Vec<Mutex<()>>,
+    /// With the time of the last append.
+    locks: Vec<Mutex<Duration>>,
 }
 
 /// What is known besides the entry itself.
@@ -58,8 +64,11 @@ impl Steerer {
         };
         let lock =
             &self.locks[usize::try_from(key.conversation.uuid().as_u128() % LOCKS as u128).unwrap_or(0)];
-        let _one_at_a_time = lock.lock().await;
-        match self.catch_up(key, delivery.stored.sequence, delivery.failures).await {
+        let mut appended_at = lock.lock().await;
+        let fresh = self.clock.monotonic().saturating_sub(*appended_at) < STALE_AFTER;
+        let caught_up = self.catch_up(key, delivery.stored.sequence, fresh, delivery.failures).await;
+        *appended_at = self.clock.monotonic();
+        match caught_up {
             Ok(()) => Handled::Done,
             Err(why) => {
                 tracing::warn!(conversation = %key.conversation, why, "input waits");
@@ -68,16 +77,38 @@ impl Steerer {
         }
     }
 
-    /// Works off everything up to the entry that rang.
-    async fn catch_up(&self, key: ConversationKey, rung: u64, failures: u32) -> Result<(), Waits> {
-        let head = match self.log.cached(key) {
-            Some(head) => head,
-            None => self.log.head(key).await.map_err(waits)?,
+    /// Works off everything up to the entry that rang. What is known is the last step where it is `fresh`.
+    async fn catch_up(
+        &self,
+        key: ConversationKey,
+        rung: u64,
+        fresh: bool,
+        failures: u32,
+    ) -> Result<(), Waits> {
+        let cached = self.log.cached(key);
+        let known = cached.as_ref().map_or(0, handled_in);
+        if known >= rung {
+            return Ok(());
+        }
+        let inputs = filter::inputs(key);
+        // Both reads take the time of one; a publish that loses would take longer.
+        let head = async {
+            match cached.filter(|_| fresh) {
+                Some(head) => Ok(head),
+                None => self.log.head(key).await,
+            }
         };
-        let mut handled = head.state.as_ref().map_or(0, |state| state.handled.0);
+        let (head, next) = tokio::join!(head, self.port.next(RECORD, &inputs, known + 1));
+        let mut handled = handled_in(&head.map_err(waits)?);
+        let mut next = next.map_err(waits)?.filter(|entry| entry.sequence > handled);
         while handled < rung {
-            let next = self.port.next(RECORD, &filter::inputs(key), handled + 1).await.map_err(waits)?;
-            let Some(entry) = next else { return Ok(()) };
+            let entry = match next.take() {
+                Some(entry) => entry,
+                None => match self.port.next(RECORD, &inputs, handled + 1).await.map_err(waits)? {
+                    Some(entry) => entry,
+                    None => return Ok(()),
+                },
+            };
             let span = tracing::info_span!(
                 "steer",
                 conversation = %key.conversation,
@@ -164,6 +195,10 @@ impl Steerer {
         let known = kv::get::<Deliveries>(port, &name).await.map_err(waits)?;
         Ok(known.value.map_or(seq, |known| known.input))
     }
+}
+
+fn handled_in(head: &Head) -> u64 {
+    head.state.as_ref().map_or(0, |state| state.handled.0)
 }
 
 /// What an entry asks for, given what is known.

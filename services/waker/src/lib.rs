@@ -11,7 +11,7 @@ mod on_step;
 
 use std::sync::Arc;
 
-use bus::{Consumer, Log, Nats, Port};
+use bus::{Consumer, Log, Nats, Port, Steps};
 use contract::subjects::DeadOf;
 use contract::topology::{TIMERS, WAKER};
 use service::Runtime;
@@ -21,9 +21,10 @@ use on_due::Timers;
 
 /// Works until the shutdown begins.
 pub async fn run(nats: Nats, runtime: Runtime) {
+    let [for_places, for_waits] = Steps::open(&nats);
     tokio::join!(
-        on_step::follow(nats.clone(), runtime.clone()),
-        matcher::follow(nats.clone(), runtime.clone()),
+        on_step::follow(nats.clone(), runtime.clone(), for_places),
+        matcher::follow(nats.clone(), runtime.clone(), for_waits),
         serve_timers(nats, runtime)
     );
 }

@@ -6,13 +6,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{AppendError, BusError, Log, Nats, Port, Reader, Seen, Start, Stored};
+use bus::{AppendError, BusError, Log, Nats, Port, Reader, Seen, Start, Steps, Stored, Told};
 use contract::messages::event::EventEntry;
 use contract::subjects::{self, filter};
-use contract::topology::{EVENTS, PROCESS};
+use contract::topology::EVENTS;
 use domain::Refusal;
 use domain::ids::{EventSeq, ProcessId, WaitId};
-use domain::process::{Cause, ConversationKey, LookBack, State, Step, Wait, WaitOn, wakes};
+use domain::process::{Cause, ConversationKey, LookBack, State, Wait, WaitOn, wakes};
 use service::Runtime;
 use service::clock::Clock;
 
@@ -28,7 +28,7 @@ struct Matcher {
     clock: Arc<dyn Clock>,
     waits: HashMap<ProcessId, Waiting>,
     /// Who waits for what, by the subject of its events.
-    by_subject: HashMap<String, BTreeSet<ProcessId>>,
+    by_subject: HashMap<Arc<str>, Vec<ProcessId>>,
     /// Waits that are still to be looked for among the events there are.
     unlooked: BTreeSet<ProcessId>,
 }
@@ -38,11 +38,11 @@ struct Waiting {
     wait: WaitId,
     kinds: Vec<String>,
     look_back: LookBack,
-    subject: String,
+    subject: Arc<str>,
 }
 
 /// Follows the log and the events until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
+pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("waker events");
     let stop = runtime.shutdown.draining_token();
     let port: Arc<dyn Port> = Arc::new(nats.clone());
@@ -54,7 +54,6 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
         by_subject: HashMap::new(),
         unlooked: BTreeSet::new(),
     };
-    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
     let mut events = Reader::open(&nats, EVENTS, filter::all_events(), Start::LastOfEach);
     // The last event of each subject, until both have caught up: a wait that began behind it need not be looked for.
     let mut latest: Option<HashMap<String, u64>> = Some(HashMap::new());
@@ -62,12 +61,9 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = steps.next() => match seen {
-                Seen::CaughtUp => steps_read = true,
-                Seen::Message(stored) => match stored.decode::<Step>() {
-                    Ok(step) => matcher.on_step(&step.state),
-                    Err(error) => tracing::error!(subject = stored.subject, %error, "a step that cannot be read"),
-                },
+            told = steps.next() => match told {
+                Told::CaughtUp => steps_read = true,
+                Told::Step(_, step) => matcher.on_step(&step.state),
             },
             seen = events.next() => match seen {
                 Seen::CaughtUp => events_read = true,
@@ -100,8 +96,7 @@ impl Matcher {
         }
         self.forget(state.process);
         if let Some(Wait { id, on: WaitOn::Event { event, kinds, .. }, look_back, .. }) = booked {
-            let subject = subjects::event(state.org, event);
-            self.by_subject.entry(subject.clone()).or_default().insert(state.process);
+            let subject = self.by_subject(&subjects::event(state.org, event), state.process);
             let (kinds, look_back) = (kinds.clone(), look_back.clone());
             let waiting = Waiting { key: state.key(), wait: *id, kinds, look_back, subject };
             self.waits.insert(state.process, waiting);
@@ -109,11 +104,19 @@ impl Matcher {
         }
     }
 
+    /// Notes who waits for events of the subject; its one copy in memory.
+    fn by_subject(&mut self, subject: &str, process: ProcessId) -> Arc<str> {
+        let known = self.by_subject.get_key_value(subject).map(|(known, _)| Arc::clone(known));
+        let subject = known.unwrap_or_else(|| Arc::from(subject));
+        self.by_subject.entry(Arc::clone(&subject)).or_default().push(process);
+        subject
+    }
+
     fn forget(&mut self, process: ProcessId) {
         self.unlooked.remove(&process);
         let Some(known) = self.waits.remove(&process) else { return };
         if let Some(all) = self.by_subject.get_mut(&known.subject) {
-            all.remove(&process);
+            all.retain(|waiting| *waiting != process);
             if all.is_empty() {
                 self.by_subject.remove(&known.subject);
             }
@@ -125,13 +128,14 @@ impl Matcher {
         let Self { unlooked, waits, .. } = self;
         unlooked.retain(|process| {
             waits.get(process).is_some_and(|waiting| {
-                latest.get(&waiting.subject).is_some_and(|last| *last > waiting.look_back.after.0)
+                latest.get(&*waiting.subject).is_some_and(|last| *last > waiting.look_back.after.0)
             })
         });
     }
 
     async fn on_event(&mut self, stored: &Stored) {
-        let waiting: Vec<_> = self.by_subject.get(&stored.subject).into_iter().flatten().copied().collect();
+        let waiting: Vec<_> =
+            self.by_subject.get(stored.subject.as_str()).into_iter().flatten().copied().collect();
         for process in waiting {
             // Whoever is still to be looked for finds it then, in its order.
             if self.unlooked.contains(&process) {

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{KvError, Rows};
-use bus::{Nats, Port, Reader, Seen, Start, Stored};
+use bus::{Nats, Port, Reader, Seen, Start, Steps, Told};
 use contract::Subject;
 use contract::buckets::{AgentKey, Executors, Lease};
 use contract::messages::assign::Assignment;
-use contract::subjects::filter;
 use contract::topology::{ASSIGN, PROCESS};
 use domain::ids::{ExecutorId, ProcessId};
 use domain::placement::{Candidate, Placement, place};
 use domain::policy::LEASE_LOST_AFTER;
-use domain::process::{ConversationKey, Step};
+use domain::process::{ConversationKey, State, Step};
 use futures_util::{FutureExt, StreamExt};
 use service::Runtime;
 use service::clock::Clock;
@@ -66,7 +65,7 @@ struct Seated {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
+pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("waker");
     let stop = runtime.shutdown.draining_token();
     let clock = Arc::clone(&runtime.clock);
@@ -79,24 +78,26 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime) {
     };
     waker.read_assigned(&nats).await;
     let mut leases = Rows::<Executors>::open(&nats, ">");
-    let mut steps = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
     let mut caught_up = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = steps.next() => {
-                let mut seen = Some(seen);
+            told = steps.next() => {
+                let mut told = Some(told);
                 let mut changed = Vec::new();
-                while let Some(next) = seen {
+                while let Some(next) = told {
                     match next {
-                        Seen::CaughtUp => {
+                        Told::CaughtUp => {
                             caught_up = true;
                             check.ready();
                             changed.extend(waker.concerns.keys());
                         }
-                        Seen::Message(stored) => changed.extend(waker.on_step(&stored)),
+                        Told::Step(stored, step) => {
+                            let traceparent = stored.envelope.traceparent.as_deref();
+                            changed.extend(waker.on_step(&step.state, traceparent));
+                        }
                     }
-                    seen = if changed.len() < STEPS_MAX { steps.next().now_or_never() } else { None };
+                    told = if changed.len() < STEPS_MAX { steps.next().now_or_never() } else { None };
                 }
                 if caught_up {
                     waker.look_at(changed).await;
@@ -140,19 +141,11 @@ impl Waker {
     }
 
     /// The process, where it is waking or was.
-    fn on_step(&mut self, stored: &Stored) -> Option<ProcessId> {
-        let state = match stored.decode::<Step>() {
-            Ok(step) => step.state,
-            Err(error) => {
-                tracing::error!(subject = stored.subject, %error, "a step that cannot be read");
-                return None;
-            }
-        };
-        if wanted(&state).is_none() {
+    fn on_step(&mut self, state: &State, traceparent: Option<&str>) -> Option<ProcessId> {
+        if wanted(state).is_none() {
             // Nearly every step is of a process that is not and was not waking.
             return self.concerns.contains_key(&state.process).then_some(state.process);
         }
-        let traceparent = stored.envelope.traceparent.clone();
         let concern = self.concerns.entry(state.process).or_insert(Concern {
             key: state.key(),
             assigned: None,
@@ -160,7 +153,7 @@ impl Waker {
             traceparent: None,
         });
         concern.settled = state.volume.is_some();
-        concern.traceparent = traceparent;
+        concern.traceparent = traceparent.map(str::to_owned);
         Some(state.process)
     }
 

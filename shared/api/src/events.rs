@@ -16,7 +16,7 @@ use crate::entry::{Entry, Said};
 use crate::messages::MessageInput;
 use crate::receipt::{Progress, Receipt, progress};
 use crate::record::{ConversationRecord, result};
-use crate::thread::STILL_NEEDED;
+use crate::thread::notice;
 pub(crate) use texts::Heard;
 use texts::Texts;
 
@@ -112,6 +112,11 @@ impl Events {
     /// Everything that was there at the beginning has been read.
     pub(crate) fn caught_up(&mut self) {
         self.quiet = None;
+    }
+
+    /// Said once what came before is told; from then on it is as it happens.
+    pub(crate) fn all_told(&self) -> Event {
+        event("caught_up", json!({ "conversation_id": self.key.conversation }))
     }
 
     /// Whether a text has a gap that only its executor can close.
@@ -244,19 +249,19 @@ impl Events {
     fn on_state(&mut self, entry: &Entry, state: &StateEntry, told: &mut Vec<Event>) {
         let process = &state.process;
         for dated in &state.facts {
+            if let Some(text) = notice(&dated.fact) {
+                let data = json!({
+                    "conversation_id": self.key.conversation,
+                    "process_id": process.id,
+                    "text": text,
+                });
+                told.push(event("notice", data));
+            }
             match &dated.fact {
                 Fact::Claimed { epoch, .. } => told.extend(self.texts.over_before(*epoch)),
                 Fact::Lost { epoch, .. } => {
                     self.turn_runs = false;
                     told.extend(self.texts.over_before(epoch.next()));
-                }
-                Fact::Nudged => {
-                    let data = json!({
-                        "conversation_id": self.key.conversation,
-                        "process_id": process.id,
-                        "text": STILL_NEEDED,
-                    });
-                    told.push(event("notice", data));
                 }
                 Fact::CardClosed { card, closed } => {
                     let data = json!({

@@ -157,7 +157,12 @@ impl<S: Source> Connection<S> {
                     self.beat(true).await;
                 }
             }
-            Next::CaughtUp => self.events.caught_up(),
+            Next::CaughtUp => {
+                self.events.caught_up();
+                if matches!(self.until, Until::Left) {
+                    self.queue.push_back(self.events.all_told());
+                }
+            }
             Next::Closed => self.closed = true,
         }
     }

@@ -26,7 +26,7 @@ const CARDS_MAX: usize = 200;
 const RECENT_MAX: usize = 64;
 
 /// What a person is asked of a process that nobody has needed for long.
-pub(crate) const STILL_NEEDED: &str = "Is this still needed? A message keeps it open, and stopping it ends it; without either it \
+const STILL_NEEDED: &str = "Is this still needed? A message keeps it open, and stopping it ends it; without either it \
                             finishes itself after a while.";
 
 /// The beginning of a message as a card's title, in characters.
@@ -172,12 +172,12 @@ impl Thread {
 
     fn on_state(&mut self, entry: &Entry, state: &StateEntry) {
         for dated in &state.facts {
+            if let Some(text) = notice(&dated.fact) {
+                let what = Happened::Notice { text };
+                self.line(entry, dated.at, Some(state.process.id), false, what);
+            }
             match &dated.fact {
                 Fact::Claimed { epoch, .. } => self.claimed = self.claimed.max(*epoch),
-                Fact::Nudged => {
-                    let what = Happened::Notice { text: STILL_NEEDED.into() };
-                    self.line(entry, dated.at, Some(state.process.id), false, what);
-                }
                 Fact::Asked { card } => self.card_is(*card, CardStatus::Open),
                 Fact::CardClosed { card, closed } => self.card_is(*card, CardStatus::from(*closed)),
                 _ => {}
@@ -300,6 +300,17 @@ impl Thread {
 
     pub(crate) fn take_activity(&mut self) -> Vec<Activity> {
         std::mem::take(&mut self.activity).into()
+    }
+}
+
+/// What a person is told of a fact, beside how the process stands.
+pub(crate) fn notice(fact: &Fact) -> Option<String> {
+    match fact {
+        Fact::Nudged => Some(STILL_NEEDED.into()),
+        Fact::TaskKilled { label, .. } => Some(format!(
+            "It ran in the background and was killed when its process left its machine: {label}"
+        )),
+        _ => None,
     }
 }
 

@@ -48,6 +48,9 @@ pub const QUESTIONS_OPEN_MAX: usize = 16;
 /// Commands and sub-agents beside the turn that the state names.
 pub const RUNNING_SHOWN_MAX: usize = 32;
 
+/// Of those that were killed with their segment, how many the agent is told of.
+pub const KILLED_SHOWN_MAX: usize = 8;
+
 /// What the state keeps of a command's text, in characters.
 pub const RUNNING_LABEL_MAX: usize = 120;
 

@@ -155,6 +155,7 @@ impl Arrived<'_> {
             session: last.and_then(|state| state.session.clone()),
             volume: last.and_then(|state| state.volume),
             fired: Vec::new(),
+            killed: last.map_or_else(Vec::new, |state| state.killed.clone()),
             nudged: false,
             finishing: None,
             wait: None,

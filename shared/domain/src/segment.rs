@@ -243,7 +243,8 @@ impl Segment {
                 self.outbox.push(SegmentEvent::TaskStarted { task, kind, label });
             }
             Signal::TaskEnded { task } => {
-                if self.tasks.remove(&task).is_some() {
+                // What ends with the session is killed by it, and the step that ends the segment says so.
+                if self.tasks.remove(&task).is_some() && self.leaving.is_none() {
                     self.outbox.push(SegmentEvent::TaskEnded { task });
                 }
             }

@@ -17,6 +17,15 @@ pub(super) fn fired(fired: &Fired) -> String {
     }
 }
 
+/// What ran beside the turn when the last segment ended.
+pub(super) fn killed(labels: &[String]) -> String {
+    format!(
+        "[xpander] What ran in the background when your process last left its machine was killed with it: {}. Start it \
+         again if you still need it.",
+        labels.join("; ")
+    )
+}
+
 fn happened(event: &EventDigest, reason: &str) -> String {
     let EventDigest { key, kind, summary, url, author, association, text, .. } = event;
     let mut note =

@@ -11,8 +11,13 @@ use contract::topology::REGISTRY;
 use service::clock::Clock;
 use tokio_util::sync::CancellationToken;
 
+use crate::on_step::HotSegments;
+
 /// What was shown since is looked at again after a restart.
 const STORE_EVERY: Duration = Duration::from_secs(5);
+
+/// Of more hot segments nothing is stored: the row would not fit a message. A restart begins further back then.
+const HOT_MAX: usize = 2_000;
 
 #[derive(Clone, Default)]
 pub(crate) struct Shown(Arc<Mutex<Steps>>);
@@ -32,13 +37,13 @@ pub(crate) struct Unshown {
 // === impl Shown ===
 
 impl Shown {
-    /// Where the last life of the registry had come to; 0 where that is not known.
-    pub(crate) async fn before(nats: &Nats) -> u64 {
+    /// Where the last life of the registry had come to.
+    pub(crate) async fn before(nats: &Nats) -> Option<Watermark> {
         match kv::get::<Watermarks>(nats, &WatermarkKey(REGISTRY)).await {
-            Ok(stored) => stored.value.map_or(0, |watermark| watermark.step),
+            Ok(stored) => stored.value,
             Err(error) => {
                 tracing::warn!(%error, "how far the log is shown cannot be read; it is shown anew");
-                0
+                None
             }
         }
     }
@@ -53,19 +58,27 @@ impl Shown {
     }
 
     /// Stores it until `stop`. What is dropped while everything stops was not shown, so nothing is stored from then on.
-    pub(crate) async fn keep(self, port: Arc<dyn Port>, clock: Arc<dyn Clock>, stop: CancellationToken) {
+    pub(crate) async fn keep(
+        self,
+        hot: HotSegments,
+        port: Arc<dyn Port>,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) {
         let mut stored = 0;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock.sleep(STORE_EVERY) => {}
             }
+            // In this order: what is hot is read at the step or later, and the steps between are read again.
             let step = self.lock().all_up_to();
-            if stop.is_cancelled() || step == stored {
+            let hot = hot.all();
+            if stop.is_cancelled() || step == stored || hot.len() > HOT_MAX {
                 continue;
             }
             let key = WatermarkKey(REGISTRY);
-            match kv::overwrite::<Watermarks>(port.as_ref(), &key, &Watermark { step }).await {
+            match kv::overwrite::<Watermarks>(port.as_ref(), &key, &Watermark { step, hot }).await {
                 Ok(_) => stored = step,
                 Err(error) => tracing::debug!(%error, "how far the log is shown is stored later"),
             }

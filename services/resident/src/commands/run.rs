@@ -1,6 +1,7 @@
 //! `resident run`: a task for an agent, shown as it goes. Ctrl-C ends the watching, not the task.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use eventsource_stream::Event;
 use futures_util::{Stream, StreamExt};
@@ -9,8 +10,8 @@ use service::config::Settings;
 
 use super::print;
 use super::send::agent_of;
-use super::show::Screen;
-use crate::cli::{AttachArgs, RunArgs};
+use super::show::{Screen, plain};
+use crate::cli::{AttachArgs, RunArgs, WaitArgs};
 use crate::client::Client;
 use crate::failure::{Failure, say};
 
@@ -38,12 +39,35 @@ pub(super) async fn attach(settings: &Settings, args: &AttachArgs) -> Result<Exi
     let client = Client::of(settings)?;
     let agent = agent_of(&client, &args.conversation).await?;
     let path = format!("/v1/agents/{agent}/conversations/{}/stream", args.conversation);
-    let events = client.watch(&path).await?;
+    let events = client.watch(&path, None).await?;
     let json = args.json;
     told(events, args.conversation.clone(), |name, data, lines| shown(json, name, data, lines)).await
 }
 
-fn shown(json: bool, name: &str, data: &Value, lines: &[String]) -> Result<(), Failure> {
+/// `resident wait`: nothing is shown until there is something to do, or nothing more.
+pub(super) async fn wait(settings: &Settings, args: &WaitArgs) -> Result<ExitCode, Failure> {
+    let client = Client::of(settings)?;
+    let agent = agent_of(&client, &args.conversation).await?;
+    let path = format!("/v1/agents/{agent}/conversations/{}", args.conversation);
+    let events = client.watch(&format!("{path}/stream"), None).await?;
+    let over = told(events, args.conversation.clone(), |_, _, _| Ok(()));
+    let code = match args.timeout.map(Duration::from_secs) {
+        None => over.await?,
+        Some(limit) => {
+            tokio::time::timeout(limit, over).await.map_err(|_| Failure::StillRuns { limit })??
+        }
+    };
+    let record = client.get(&path).await?;
+    if args.json {
+        print(&record.to_string())?;
+    } else {
+        let text = |value: &Value| plain(value.as_str().unwrap_or_default());
+        print(&format!("{}: {}", text(&record["status"]), text(&record["result"])))?;
+    }
+    Ok(code)
+}
+
+pub(super) fn shown(json: bool, name: &str, data: &Value, lines: &[String]) -> Result<(), Failure> {
     if json {
         return print(&json!({ "event": name, "data": data }).to_string());
     }

@@ -23,6 +23,9 @@ impl Screen {
                 vec!["(the text above was cut off and begins again)".into()]
             }
             "process_state_changed" => self.state(&data["process"]),
+            "message_receipt" if data["receipt"] == "accepted" && data["kind"] == "message" => {
+                text("text").lines().map(|line| format!("person    {line}")).collect()
+            }
             "turn_started" => vec![format!("turn      {}", data["turn"])],
             "tool_call_request" => {
                 vec![format!("action    {} {}", text("tool_name"), shown(&data["payload"]))]
@@ -98,7 +101,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// Without what a terminal would obey: control characters, and marks that turn the direction of text.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let obeyed = |c: &char| {
         (c.is_control() && *c != '\n' && *c != '\t')
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

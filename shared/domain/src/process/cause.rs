@@ -196,6 +196,11 @@ pub enum Fact {
     TaskEnded {
         task: String,
     },
+    /// It ran when its segment ended.
+    TaskKilled {
+        task: String,
+        label: String,
+    },
     /// The person is asked whether the process is still needed.
     Nudged,
     FinishHeld {

@@ -1,7 +1,7 @@
 //! No executor runs the segment any more. The process wakes again; what the dead segment still reports is fenced by
 //! the new epoch.
 
-use super::{Change, Fact, LossReason, State, WakeClass, WakeTrigger};
+use super::{Change, Fact, LossReason, State, WakeClass, WakeTrigger, running};
 use crate::Refusal;
 use crate::ids::{Epoch, ExecutorId};
 use crate::time::Timestamp;
@@ -19,6 +19,8 @@ pub(super) fn step(
         return Err(Refusal::Fenced { executor, epoch });
     };
     let class = if state.undelivered.is_empty() { WakeClass::Resume } else { WakeClass::Input };
-    let waking = state.wake(WakeTrigger::ExecutorLost, class, now);
-    Ok(Change { facts: vec![Fact::Lost { executor, epoch, why }, waking], state })
+    let mut facts = running::killed(&mut state);
+    facts.push(Fact::Lost { executor, epoch, why });
+    facts.push(state.wake(WakeTrigger::ExecutorLost, class, now));
+    Ok(Change { facts, state })
 }

@@ -1,10 +1,22 @@
 //! The segment has stopped its harness. The process parks, or wakes at once where there is something to go on with.
 
-use super::{Fact, ParkReason, Phase, State, WakeClass, WakeTrigger};
+use super::{Fact, ParkReason, Phase, State, WakeClass, WakeTrigger, running};
 use crate::ids::EventSeq;
 use crate::time::Timestamp;
 
 pub(super) fn step(
+    state: &mut State,
+    reason: &ParkReason,
+    unfinished: bool,
+    events: Option<EventSeq>,
+    now: Timestamp,
+) -> Vec<Fact> {
+    let mut facts = running::killed(state);
+    facts.extend(decide(state, reason, unfinished, events, now));
+    facts
+}
+
+fn decide(
     state: &mut State,
     reason: &ParkReason,
     unfinished: bool,

@@ -27,6 +27,15 @@ pub(super) fn ended(state: &mut State, task: &str) -> Option<Fact> {
     (hot.running.len() < before).then(|| Fact::TaskEnded { task: task.to_owned() })
 }
 
+/// What still runs ends with its segment. The agent is told when it wakes.
+pub(super) fn killed(state: &mut State) -> Vec<Fact> {
+    let Phase::Hot(hot) = &mut state.phase else { return Vec::new() };
+    let running = std::mem::take(&mut hot.running);
+    state.killed.extend(running.iter().map(|task| task.label.clone()));
+    state.killed.truncate(policy::KILLED_SHOWN_MAX);
+    running.into_iter().map(|task| Fact::TaskKilled { task: task.task, label: task.label }).collect()
+}
+
 impl Running {
     /// Whether it still holds its process open.
     pub fn holds(&self, now: Timestamp) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Card, Fact, Fired, LookBack, Wait, WaitClosed, WaitOn};
+use super::{Answer, Card, Fact, Fired, LookBack, Wait, WaitClosed, WaitOn, running};
 use crate::ids::{
     AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, QuestionId, RecordSeq,
     Renewal, ReportNo, SegmentId, TurnNo, UserId,
@@ -48,6 +48,9 @@ pub struct State {
     /// Waits that are over and that the harness has not been told of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Fired>,
+    /// What ran beside the turn and was killed with the last segment, until the agent is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub killed: Vec<String>,
     /// The person was asked whether it is still needed, and nothing has happened since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nudged: bool,
@@ -312,7 +315,8 @@ impl State {
 
     /// Ends the process and gives back what was not read.
     pub(super) fn end(&mut self, exit: Exit, now: Timestamp) -> Vec<Fact> {
-        let mut facts = vec![Fact::Ended { exit: exit.clone() }];
+        let mut facts = running::killed(self);
+        facts.push(Fact::Ended { exit: exit.clone() });
         self.held.clear();
         self.fired.clear();
         facts.extend(self.close_wait(WaitClosed::Ended));
