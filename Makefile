@@ -36,7 +36,7 @@ fmt:
 	cargo fmt --all
 
 bench: tools ## Print the numbers we promise, as ratios
-	cargo build --release $(BINS) --benches
+	cargo build --release $(BINS) --bench bench
 	cargo bench --workspace --bench bench
 
 docs: build ## Write the generated pages anew
