@@ -16,6 +16,10 @@ use crate::SchedulerConfig;
 /// How often the idle are looked at, at the most; a day's notice does not need the minute.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
+/// Processes that are acted on at one look: the log is not read meanwhile, and timers are set by it too. The others are
+/// due at the next look as well.
+const ACTED_ON_MAX: usize = 200;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Idle {
     key: ConversationKey,
@@ -53,8 +57,9 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig
                 next = Box::pin(runtime.clock.sleep(every));
                 if caught_up {
                     let now = runtime.clock.now();
-                    for (process, idle) in &idle {
-                        act(&log, *process, idle, &config, now).await;
+                    let due = idle.iter().filter_map(|(process, idle)| Some((*process, idle.key, due(idle, &config, now)?)));
+                    for (process, key, cause) in due.take(ACTED_ON_MAX) {
+                        act(&log, process, key, cause, now).await;
                     }
                 }
             }
@@ -79,9 +84,8 @@ fn due(idle: &Idle, config: &SchedulerConfig, now: Timestamp) -> Option<Cause> {
     (!idle.finishing && !idle.nudged && spent >= config.nudge_after).then_some(Cause::Nudge { since })
 }
 
-async fn act(log: &Log, process: ProcessId, idle: &Idle, config: &SchedulerConfig, now: Timestamp) {
-    let Some(cause) = due(idle, config, now) else { return };
-    match log.append(idle.key, cause, None, || now).await {
+async fn act(log: &Log, process: ProcessId, key: ConversationKey, cause: Cause, now: Timestamp) {
+    match log.append(key, cause, None, || now).await {
         // Something has happened to it since; its step is on the way here.
         Ok(_) | Err(AppendError::Refused(Refusal::NotIdle)) => {}
         Err(error) => tracing::warn!(%process, %error, "an idle process is looked at again"),

@@ -1,7 +1,7 @@
 //! A step says that a process is waking, or no longer is. What is done follows from its state at the leader, not from
 //! the step.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -189,7 +189,9 @@ impl Waker {
     }
 
     /// Brings the assignments of these processes to what their states at the leader ask for.
-    async fn look_at(&mut self, processes: Vec<ProcessId>) {
+    async fn look_at(&mut self, mut processes: Vec<ProcessId>) {
+        let mut seen = HashSet::new();
+        processes.retain(|process| seen.insert(*process));
         let is_settled =
             |process: &ProcessId| self.concerns.get(process).is_some_and(|concern| concern.settled);
         let (settled, open): (Vec<_>, Vec<_>) = processes.into_iter().partition(is_settled);

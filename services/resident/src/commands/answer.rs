@@ -4,15 +4,14 @@ use serde_json::{Value, json};
 use service::config::Settings;
 
 use super::print;
-use super::send::agent_of;
+use super::send::path_of;
 use crate::cli::AnswerArgs;
 use crate::client::Client;
 use crate::failure::Failure;
 
 pub(super) async fn run(settings: &Settings, args: &AnswerArgs) -> Result<(), Failure> {
     let client = Client::of(settings)?;
-    let agent = agent_of(&client, &args.conversation).await?;
-    let base = format!("/v1/agents/{agent}/conversations/{}", args.conversation);
+    let base = path_of(&client, &args.conversation).await?;
     let record = client.get(&base).await?;
     let activity = record["activity"].as_array().cloned().unwrap_or_default();
     let is_open = |entry: &&Value| entry["type"] == "ask_user_questions" && entry["status"] == "open";

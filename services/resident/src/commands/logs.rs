@@ -8,7 +8,7 @@ use serde_json::Value;
 use service::config::Settings;
 
 use super::run::shown;
-use super::send::agent_of;
+use super::send::path_of;
 use super::show::Screen;
 use crate::cli::LogsArgs;
 use crate::client::Client;
@@ -19,8 +19,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(settings: &Settings, args: &LogsArgs) -> Result<(), Failure> {
     let client = Client::of(settings)?;
-    let agent = agent_of(&client, &args.conversation).await?;
-    let path = format!("/v1/agents/{agent}/conversations/{}/stream", args.conversation);
+    let path = format!("{}/stream", path_of(&client, &args.conversation).await?);
     let mut screen = Screen::default();
     let mut last = "0".to_owned();
     tokio::select! {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use service::config::Settings;
 
 use super::print;
-use super::send::agent_of;
+use super::send::path_of;
 use super::show::{Screen, plain};
 use crate::cli::{AttachArgs, RunArgs, WaitArgs};
 use crate::client::Client;
@@ -37,9 +37,8 @@ pub(super) async fn follow(
 /// `resident attach`: the events of a conversation, from its last process on.
 pub(super) async fn attach(settings: &Settings, args: &AttachArgs) -> Result<ExitCode, Failure> {
     let client = Client::of(settings)?;
-    let agent = agent_of(&client, &args.conversation).await?;
-    let path = format!("/v1/agents/{agent}/conversations/{}/stream", args.conversation);
-    let events = client.watch(&path, None).await?;
+    let path = path_of(&client, &args.conversation).await?;
+    let events = client.watch(&format!("{path}/stream"), None).await?;
     let json = args.json;
     told(events, args.conversation.clone(), |name, data, lines| shown(json, name, data, lines)).await
 }
@@ -47,8 +46,7 @@ pub(super) async fn attach(settings: &Settings, args: &AttachArgs) -> Result<Exi
 /// `resident wait`: nothing is shown until there is something to do, or nothing more.
 pub(super) async fn wait(settings: &Settings, args: &WaitArgs) -> Result<ExitCode, Failure> {
     let client = Client::of(settings)?;
-    let agent = agent_of(&client, &args.conversation).await?;
-    let path = format!("/v1/agents/{agent}/conversations/{}", args.conversation);
+    let path = path_of(&client, &args.conversation).await?;
     let events = client.watch(&format!("{path}/stream"), None).await?;
     let over = told(events, args.conversation.clone(), |_, _, _| Ok(()));
     let code = match args.timeout.map(Duration::from_secs) {

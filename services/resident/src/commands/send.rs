@@ -10,9 +10,10 @@ use crate::failure::Failure;
 
 pub(super) async fn run(settings: &Settings, args: &SendArgs) -> Result<(), Failure> {
     let client = Client::of(settings)?;
-    let agent = agent_of(&client, &args.conversation).await?;
-    let path = format!("/v1/agents/{agent}/conversations/{}/messages", args.conversation);
-    let sent = client.post(&path, &json!({ "text": args.text, "mode": args.mode })).await?;
+    let conversation = path_of(&client, &args.conversation).await?;
+    let sent = client
+        .post(&format!("{conversation}/messages"), &json!({ "text": args.text, "mode": args.mode }))
+        .await?;
     if args.json {
         return print(&sent.to_string());
     }
@@ -20,15 +21,15 @@ pub(super) async fn run(settings: &Settings, args: &SendArgs) -> Result<(), Fail
     print(&format!("{} {}", text("action"), text("message_id")))
 }
 
-/// The agent whose conversation it is, by the list of processes.
-pub(super) async fn agent_of(client: &Client, conversation: &str) -> Result<String, Failure> {
+/// The address of a conversation, whose agent the list of processes tells.
+pub(super) async fn path_of(client: &Client, conversation: &str) -> Result<String, Failure> {
     let mut cursor = String::new();
     loop {
         let page = client.get(&format!("/fleet/processes?limit=200{cursor}")).await?;
         let rows = page["items"].as_array().cloned().unwrap_or_default();
         let found = rows.iter().find(|row| row["conversation_id"] == conversation);
         if let Some(agent) = found.and_then(|row| row["agent_id"].as_str()) {
-            return Ok(agent.to_owned());
+            return Ok(format!("/v1/agents/{agent}/conversations/{conversation}"));
         }
         match &page["next_cursor"] {
             Value::String(next) => cursor = format!("&cursor={next}"),
