@@ -43,6 +43,36 @@ async fn a_background_command_holds_the_park_and_its_end_goes_on_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sub_agent_at_work_holds_the_end_until_it_has_ended() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "delegate run sleep 6; echo done > helped.txt").await;
+    api.until("a sub-agent beside the turn", &agent, &conversation, |record| {
+        record["result"] == "it is delegated" && record["process"]["substate"] == "Working"
+    })
+    .await;
+    api.say(&agent, &conversation, "finish too early", "auto").await;
+    let held = api
+        .until("an answer", &agent, &conversation, |record| {
+            record["result"].as_str().is_some_and(|text| text.starts_with("finishing was answered"))
+        })
+        .await;
+    let told = held["result"].as_str().unwrap_or_default();
+    assert!(told.contains("the helper"), "the sub-agent is named: {told}");
+    assert_eq!(held["status"], "executing", "{held:#}");
+    // Its end is the agent's next turn.
+    api.until("its end", &agent, &conversation, |record| {
+        record["result"].as_str().is_some_and(|text| text.contains("task-notification"))
+    })
+    .await;
+    let helped = std::fs::read_to_string(installation.tree(&agent, &conversation).join("helped.txt"));
+    assert_eq!(helped.expect("its file"), "done\n");
+    api.say(&agent, &conversation, "finish in time", "auto").await;
+    api.until("the end", &agent, &conversation, |record| record["status"] == "completed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_stop_or_a_roll_kills_is_told_to_the_person_and_to_the_agent() {
     let mut installation = Installation::start(model::obedient()).await;
     let api = installation.api(Role::Member).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Port, last_event};
+use bus::{LogReading, Port, last_event};
 use contract::buckets::Hooks;
 use contract::messages::event::EventEntry;
 use contract::subjects::filter;
@@ -119,7 +119,10 @@ impl Waiter {
     async fn start() -> Self {
         let served = Served::start().await;
         let waker = served.broker.connect(WAKER).await;
-        tokio::spawn(waker::run(waker, served.runtime()));
+        let mut log = LogReading::default();
+        let steps = [log.follower(), log.follower()];
+        log.start(&waker);
+        tokio::spawn(waker::run(waker, served.runtime(), steps));
         let api = served.member().await;
         let github = Github::connect(&served.operator, &api, org(1)).await;
         let agent = api.agent().await;

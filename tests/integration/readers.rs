@@ -77,6 +77,19 @@ async fn a_reader_goes_on_behind_what_it_gave_when_the_broker_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_whose_reader_is_busy_with_something_else_asks_the_server_once() {
+    let broker = Broker::start().await;
+    let log = Log::new(Arc::new(broker.connect(STEERER).await));
+    soon("an append", async || log.append(key(1), message(1), None, tests::now).await).await;
+    let nats = broker.connect(WAKER).await;
+    let mut reader = Reader::open(&nats, PROCESS, filter::all_logs(), Start::LastOfEach);
+    // Shorter than one round trip takes.
+    while tokio::time::timeout(Duration::from_micros(20), reader.next()).await.is_err() {}
+    let stream = broker.jetstream().await.get_stream(PROCESS).await.expect("the stream");
+    assert_eq!(stream.cached_info().state.consumer_count, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_rings_until_it_is_done_and_puts_aside_what_nobody_can_take() {
     let mut broker = Broker::start().await;
     let ingress = broker.connect(INGRESS).await;

@@ -10,6 +10,7 @@
 //! * `watch OWNER/NAME#NUMBER` waits for a pull request;
 //! * `ask QUESTION` asks, and `need QUESTION` asks and waits for the answer;
 //! * `back COMMAND` runs a shell command in the background;
+//! * `delegate ORDER` lets a sub-agent carry an order out in the background;
 //! * `slow TEXT` streams words until the gate `slow` is opened.
 
 use std::time::Duration;
@@ -70,6 +71,11 @@ fn answer(request: &RequestView) -> Reply {
             json!({ "command": argument, "description": "as told", "run_in_background": true }),
         ),
         ("back", true) => Reply::text("it runs"),
+        ("delegate", false) => Reply::tool(
+            "agent",
+            json!({ "description": "the helper", "prompt": argument, "subagent_type": "general-purpose", "run_in_background": true }),
+        ),
+        ("delegate", true) => Reply::text("it is delegated"),
         ("slow", _) => Reply::text(argument).chunked(WORD_PAUSE).held("slow"),
         ("plan", false) => Reply::tool("TaskCreate", json!({ "subject": argument, "description": argument })),
         ("say", _) => Reply::text(argument).chunked(WORD_PAUSE),

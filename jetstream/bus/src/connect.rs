@@ -64,6 +64,7 @@ pub enum ConnectError {
 impl Nats {
     pub async fn connect(url: &str, credentials: &Credentials, name: &str) -> Result<Self, ConnectError> {
         let (connected, connections) = watch::channel(0_u64);
+        let before = connections.clone();
         let user = credentials.user.clone();
         let client = ConnectOptions::with_nkey(credentials.seed.clone())
             .name(name)
@@ -72,7 +73,10 @@ impl Nats {
             .ping_interval(PING_EVERY)
             .request_timeout(Some(ANSWER_WITHIN))
             .subscription_capacity(SUBSCRIPTION_CAPACITY)
-            .reconnect_delay_callback(|attempt| {
+            .reconnect_delay_callback(move |attempt| {
+                if attempt <= 1 && *before.borrow() == 0 {
+                    return Duration::ZERO;
+                }
                 let doubled = RECONNECT_FIRST.saturating_mul(1 << u32::try_from(attempt.min(8)).unwrap_or(8));
                 // Spread, so that a fleet does not come back in one instant.
                 doubled.min(RECONNECT_LAST).mul_f64(0.75 + rand::random::<f64>() / 2.0)

@@ -25,4 +25,4 @@ pub use live::Heard;
 pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};
 pub use queue::{Queue, Taken};
 pub use read::{Reader, Seen, Start};
-pub use steps::{Steps, Told};
+pub use steps::{LogReading, Stepped, Steps, Told};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use futures_util::StreamExt;
 use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::connect::Nats;
 use crate::port::Stored;
@@ -54,6 +55,8 @@ pub struct Reader {
     /// The last sequence given.
     last: u64,
     open: Option<Open>,
+    /// Goes on while nobody waits in [`Reader::next`]: what a cancelled wait has begun is not asked of the server again.
+    opening: Option<AbortOnDropHandle<Result<Open, String>>>,
     connections: watch::Receiver<u64>,
     reopen_delay: Duration,
 }
@@ -63,6 +66,8 @@ struct Open {
     /// What was stored before the opening and has not been given yet.
     behind: u64,
     told: bool,
+    /// What the server counts as delivered at the opening: all before the place where the reader begins.
+    delivered: u64,
 }
 
 // === impl Reader ===
@@ -77,8 +82,9 @@ impl Reader {
             start,
             last: 0,
             open: None,
+            opening: None,
             connections: nats.connections(),
-            reopen_delay: REOPEN_FIRST,
+            reopen_delay: Duration::ZERO,
         }
     }
 
@@ -98,6 +104,7 @@ impl Reader {
                 // The consumer lived in the memory of a server that may have gone; do not wait to find out.
                 changed = self.connections.changed() => {
                     if changed.is_ok() {
+                        self.reopen_delay = Duration::ZERO;
                         self.open = None;
                     }
                     continue;
@@ -105,7 +112,7 @@ impl Reader {
             };
             match received.map(|message| message.map(|message| delivered(&message))) {
                 Some(Ok(Some((stored, pending)))) => {
-                    self.reopen_delay = REOPEN_FIRST;
+                    self.reopen_delay = Duration::ZERO;
                     open.behind = open.behind.saturating_sub(1).min(pending);
                     if stored.sequence > self.last {
                         self.last = stored.sequence;
@@ -123,19 +130,37 @@ impl Reader {
     }
 
     async fn reopen(&mut self) {
-        self.connections.mark_unchanged();
-        match self.try_open().await {
-            Ok(open) => self.open = Some(open),
-            Err(error) => {
+        let opening = match &mut self.opening {
+            Some(opening) => opening,
+            None => {
+                self.connections.mark_unchanged();
+                let delay = self.reopen_delay;
+                self.reopen_delay = (delay * 2).clamp(REOPEN_FIRST, REOPEN_LAST);
+                let opening = open_after(delay, self.nats.clone(), self.stream.clone(), self.config());
+                self.opening.insert(AbortOnDropHandle::new(tokio::spawn(opening)))
+            }
+        };
+        let opened = opening.await;
+        self.opening = None;
+        match opened {
+            Ok(Ok(open)) => {
+                if self.start == Start::New && self.last == 0 {
+                    // From here on a reopening has a place to go on from.
+                    self.start = Start::At(open.delivered + 1);
+                }
+                self.open = Some(open);
+            }
+            Ok(Err(error)) => {
                 tracing::debug!(stream = self.stream, filter = self.filter, error, "reader cannot open yet");
-                tokio::time::sleep(self.reopen_delay).await;
-                self.reopen_delay = (self.reopen_delay * 2).min(REOPEN_LAST);
+            }
+            Err(error) => {
+                tracing::error!(stream = self.stream, filter = self.filter, %error, "reader failed");
             }
         }
     }
 
-    async fn try_open(&mut self) -> Result<Open, String> {
-        let config = pull::Config {
+    fn config(&self) -> pull::Config {
+        pull::Config {
             // Named, since only a named one is asked for under a subject that says what it filters.
             name: Some(format!("reader-{:016x}", rand::random::<u64>())),
             deliver_policy: self.deliver_policy(),
@@ -145,23 +170,7 @@ impl Reader {
             memory_storage: true,
             num_replicas: 1,
             ..Default::default()
-        };
-        let stream = self.nats.bind(&self.stream).await.map_err(|error| error.to_string())?;
-        let consumer = stream.create_consumer(config).await.map_err(|error| error.to_string())?;
-        let behind = consumer.cached_info().num_pending;
-        if self.start == Start::New && self.last == 0 {
-            // From here on a reopening has a place to go on from.
-            self.start = Start::At(consumer.cached_info().delivered.stream_sequence + 1);
         }
-        let messages = consumer
-            .stream()
-            .max_messages_per_batch(PREFETCH)
-            .expires(PULL_EXPIRES)
-            .heartbeat(HEARTBEAT)
-            .messages()
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok(Open { messages, behind, told: false })
     }
 
     fn deliver_policy(&self) -> DeliverPolicy {
@@ -172,6 +181,28 @@ impl Reader {
             (last, _) => DeliverPolicy::ByStartSequence { start_sequence: last + 1 },
         }
     }
+}
+
+async fn open_after(
+    delay: Duration,
+    nats: Nats,
+    stream: String,
+    config: pull::Config,
+) -> Result<Open, String> {
+    tokio::time::sleep(delay).await;
+    let stream = nats.bind(&stream).await.map_err(|error| error.to_string())?;
+    let consumer = stream.create_consumer(config).await.map_err(|error| error.to_string())?;
+    let info = consumer.cached_info();
+    let (behind, delivered) = (info.num_pending, info.delivered.stream_sequence);
+    let messages = consumer
+        .stream()
+        .max_messages_per_batch(PREFETCH)
+        .expires(PULL_EXPIRES)
+        .heartbeat(HEARTBEAT)
+        .messages()
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok(Open { messages, behind, told: false, delivered })
 }
 
 impl std::fmt::Debug for Open {

@@ -1,14 +1,17 @@
-//! The log for several followers in one program: it is read and decoded once.
+//! The log for several followers in one program: it is read and decoded once, since finding the last step of each
+//! process is the most that a start asks of the broker.
 
 use std::sync::Arc;
 
+use contract::Message;
 use contract::subjects::filter;
 use contract::topology::PROCESS;
-use domain::process::Step;
+use domain::Timestamp;
+use domain::process::{State, Step};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::connect::Nats;
-use crate::port::Stored;
 use crate::read::{Reader, Seen, Start};
 
 /// Steps that a follower may be behind. Then the others wait for it, and the broker keeps what comes.
@@ -17,49 +20,86 @@ const BEHIND_MAX: usize = 256;
 /// What a follower is told.
 #[derive(Debug, Clone)]
 pub enum Told {
-    Step(Arc<Stored>, Arc<Step>),
+    Step(Arc<Stepped>),
     /// As [`Seen::CaughtUp`].
     CaughtUp,
+}
+
+/// What a step came to; why it came about stays in the log.
+#[derive(Debug)]
+pub struct Stepped {
+    pub at: Timestamp,
+    pub state: State,
+    /// The trace that led to it.
+    pub traceparent: Option<String>,
+}
+
+/// Of a [`domain::process::Step`], what is read here.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    at: Timestamp,
+    state: State,
+}
+
+impl Message for Outcome {
+    const KIND: &'static str = Step::KIND;
 }
 
 /// One follower's end.
 #[derive(Debug)]
 pub struct Steps(mpsc::Receiver<Told>);
 
-impl Steps {
-    /// Follows the log from the last step of each process, until all followers are dropped.
-    pub fn open<const FOLLOWERS: usize>(nats: &Nats) -> [Self; FOLLOWERS] {
+/// Reads the log for those who follow it in this program.
+#[derive(Debug, Default)]
+pub struct LogReading {
+    followers: Vec<mpsc::Sender<Told>>,
+}
+
+// === impl LogReading ===
+
+impl LogReading {
+    /// One more that is told of everything.
+    pub fn follower(&mut self) -> Steps {
+        let (sender, receiver) = mpsc::channel(BEHIND_MAX);
+        self.followers.push(sender);
+        Steps(receiver)
+    }
+
+    /// Reads from the last step of each process on, until all followers are dropped.
+    pub fn start(self, nats: &Nats) {
         let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), Start::LastOfEach);
-        let mut senders = Vec::with_capacity(FOLLOWERS);
-        let followers = std::array::from_fn(|_| {
-            let (sender, receiver) = mpsc::channel(BEHIND_MAX);
-            senders.push(sender);
-            Self(receiver)
-        });
+        let mut followers = self.followers;
         tokio::spawn(async move {
-            while !senders.is_empty() {
+            while !followers.is_empty() {
                 let told = match reader.next().await {
                     Seen::CaughtUp => Told::CaughtUp,
-                    Seen::Message(stored) => match stored.decode::<Step>() {
-                        Ok(step) => Told::Step(Arc::from(stored), Arc::new(step)),
+                    Seen::Message(stored) => match stored.decode::<Outcome>() {
+                        Ok(Outcome { at, state }) => Told::Step(Arc::new(Stepped {
+                            at,
+                            state,
+                            traceparent: stored.envelope.traceparent,
+                        })),
                         Err(error) => {
                             tracing::error!(subject = stored.subject, %error, "a step that cannot be read");
                             continue;
                         }
                     },
                 };
-                let mut there = Vec::with_capacity(senders.len());
-                for sender in senders {
-                    if sender.send(told.clone()).await.is_ok() {
-                        there.push(sender);
+                let mut there = Vec::with_capacity(followers.len());
+                for follower in followers {
+                    if follower.send(told.clone()).await.is_ok() {
+                        there.push(follower);
                     }
                 }
-                senders = there;
+                followers = there;
             }
         });
-        followers
     }
+}
 
+// === impl Steps ===
+
+impl Steps {
     /// What comes next. Cancelling loses nothing.
     pub async fn next(&mut self) -> Told {
         match self.0.recv().await {

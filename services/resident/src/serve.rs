@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bus::LogReading;
 use contract::topology::{CONSOLE, INGRESS, REGISTRY, SCHEDULER, STEERER, WAKER};
 use executor::{AnthropicConfig, ExecutorConfig, Provider};
 use service::Runtime;
@@ -106,6 +107,8 @@ pub(crate) async fn start(
     let back_shutdown = Shutdown::new(grace, Arc::clone(&runtime.clock));
     let back_runtime = Runtime { shutdown: back_shutdown.clone(), ..runtime.clone() };
     let mut router = runtime.health.router(runtime.metrics.clone());
+    // The waker and the scheduler may both read the whole log; in one program one of them reads it for both.
+    let (mut log, mut log_read_by) = (LogReading::default(), None);
     for role in roles {
         if *role == Role::Executor {
             let config = settings.section::<ExecutorConfig>()?;
@@ -124,12 +127,21 @@ pub(crate) async fn start(
             Role::Console => router = router.merge(console::start(nats, runtime.clone())),
             Role::Steerer => drop(back.spawn(ended(steerer::run(nats, back_runtime.clone())))),
             Role::Registry => drop(back.spawn(ended(registry::run(nats, back_runtime.clone())))),
-            Role::Waker => drop(back.spawn(ended(waker::run(nats, back_runtime.clone())))),
+            Role::Waker => {
+                log_read_by.get_or_insert_with(|| nats.clone());
+                let steps = [log.follower(), log.follower()];
+                back.spawn(ended(waker::run(nats, back_runtime.clone(), steps)));
+            }
             Role::Scheduler => {
-                drop(back.spawn(ended(scheduler::run(nats, back_runtime.clone(), settings.section()?))));
+                log_read_by.get_or_insert_with(|| nats.clone());
+                let steps = [log.follower(), log.follower()];
+                back.spawn(ended(scheduler::run(nats, back_runtime.clone(), settings.section()?, steps)));
             }
             Role::Executor => {}
         }
+    }
+    if let Some(nats) = log_read_by {
+        log.start(&nats);
     }
     let address = listener.local_addr().map_err(|source| Failure::Listen {
         address: SocketAddr::from(([0, 0, 0, 0], 0)),

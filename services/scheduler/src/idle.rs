@@ -48,7 +48,7 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig
                     caught_up = true;
                     check.ready();
                 }
-                Told::Step(_, step) => match of(&step.state) {
+                Told::Step(step) => match of(&step.state) {
                     Some(now) => drop(idle.insert(step.state.process, now)),
                     None => drop(idle.remove(&step.state.process)),
                 },

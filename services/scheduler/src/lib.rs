@@ -12,8 +12,8 @@ use service::Runtime;
 pub use config::SchedulerConfig;
 
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime, config: SchedulerConfig) {
-    let [for_timers, for_idle] = Steps::open(&nats);
+pub async fn run(nats: Nats, runtime: Runtime, config: SchedulerConfig, log: [Steps; 2]) {
+    let [for_timers, for_idle] = log;
     tokio::join!(
         on_step::follow(nats.clone(), runtime.clone(), for_timers),
         idle::follow(nats, runtime, config, for_idle)

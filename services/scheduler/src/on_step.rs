@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start, Steps, Told};
+use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start, Steps, Stored, Told};
 use contract::Subject;
 use contract::messages::timer::Timer;
 use contract::subjects::filter;
@@ -48,42 +48,51 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     let stop = runtime.shutdown.draining_token();
     let mut scheduler =
         Scheduler { port: Arc::new(nats.clone()), set: HashMap::new(), behind: HashMap::new() };
-    scheduler.read_set(&nats).await;
-    let mut caught_up = false;
+    // Both are read at once; what is behind is known when both have been.
+    let mut timers = Some(Reader::open(&nats, TIMERS, filter::all_timers(), Start::LastOfEach));
+    let mut steps_read = false;
     loop {
-        let unsettled = caught_up && !scheduler.behind.is_empty();
+        let unsettled = timers.is_none() && steps_read && !scheduler.behind.is_empty();
         tokio::select! {
             () = stop.cancelled() => return,
-            told = steps.next() => match told {
-                Told::CaughtUp => {
-                    caught_up = true;
-                    scheduler.settle().await;
-                    check.ready();
-                }
-                Told::Step(_, step) => {
-                    scheduler.on_step(&step.state, step.at);
-                    if caught_up {
-                        scheduler.settle().await;
-                    }
-                }
+            seen = next_of(&mut timers) => match seen {
+                Seen::Message(stored) => scheduler.on_set(&stored),
+                Seen::CaughtUp => timers = None,
             },
-            () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => scheduler.settle().await,
+            told = steps.next() => match told {
+                Told::CaughtUp => steps_read = true,
+                Told::Step(step) => scheduler.on_step(&step.state, step.at),
+            },
+            () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => {}
         }
+        if timers.is_none() && steps_read {
+            scheduler.settle().await;
+            check.ready();
+        }
+    }
+}
+
+async fn next_of(timers: &mut Option<Reader>) -> Seen {
+    match timers {
+        Some(timers) => timers.next().await,
+        None => std::future::pending().await,
     }
 }
 
 // === impl Scheduler ===
 
 impl Scheduler {
-    /// What was set before this instance began.
-    async fn read_set(&mut self, nats: &Nats) {
-        let mut reader = Reader::open(nats, TIMERS, filter::all_timers(), Start::LastOfEach);
-        while let Seen::Message(stored) = reader.next().await {
-            if let Ok(Timer { key, process, wait, at }) = stored.decode() {
-                self.set.insert(process, Set { org: key.org, wait, at });
-                // Until a step says that it is still booked.
-                self.behind.insert(process, Wanted::Nothing);
+    /// A timer was set before this instance began.
+    fn on_set(&mut self, stored: &Stored) {
+        let Ok(Timer { key, process, wait, at }) = stored.decode() else { return };
+        self.set.insert(process, Set { org: key.org, wait, at });
+        match self.behind.get(&process) {
+            Some(Wanted::Timer(timer)) if (timer.wait, timer.at) == (wait, at) => {
+                self.behind.remove(&process);
             }
+            Some(_) => {}
+            // Until a step says that it is still booked.
+            None => drop(self.behind.insert(process, Wanted::Nothing)),
         }
     }
 

@@ -20,8 +20,8 @@ use service::health::Condition;
 use on_due::Timers;
 
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime) {
-    let [for_places, for_waits] = Steps::open(&nats);
+pub async fn run(nats: Nats, runtime: Runtime, log: [Steps; 2]) {
+    let [for_places, for_waits] = log;
     tokio::join!(
         on_step::follow(nats.clone(), runtime.clone(), for_places),
         matcher::follow(nats.clone(), runtime.clone(), for_waits),

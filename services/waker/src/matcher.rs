@@ -63,7 +63,7 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
             () = stop.cancelled() => return,
             told = steps.next() => match told {
                 Told::CaughtUp => steps_read = true,
-                Told::Step(_, step) => matcher.on_step(&step.state),
+                Told::Step(step) => matcher.on_step(&step.state),
             },
             seen = events.next() => match seen {
                 Seen::CaughtUp => events_read = true,

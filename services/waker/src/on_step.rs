@@ -92,9 +92,8 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
                             check.ready();
                             changed.extend(waker.concerns.keys());
                         }
-                        Told::Step(stored, step) => {
-                            let traceparent = stored.envelope.traceparent.as_deref();
-                            changed.extend(waker.on_step(&step.state, traceparent));
+                        Told::Step(step) => {
+                            changed.extend(waker.on_step(&step.state, step.traceparent.as_deref()));
                         }
                     }
                     told = if changed.len() < STEPS_MAX { steps.next().now_or_never() } else { None };
