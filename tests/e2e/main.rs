@@ -13,6 +13,7 @@ mod sandbox;
 mod steer;
 mod stop;
 mod stream;
+mod survives;
 mod task;
 mod trace;
 mod user_namespaces;

@@ -90,6 +90,12 @@ impl Broker {
         drop(self.server.take());
     }
 
+    /// Sends the server a signal by its name (`STOP`, `CONT`).
+    pub async fn signal(&self, name: &str) {
+        let pid = std::fs::read_to_string(self.files().pid_path()).expect("a pid");
+        crate::signal(name, pid.trim()).await;
+    }
+
     /// Starts the server again on the same port and store.
     pub async fn restart(&mut self) {
         self.kill();

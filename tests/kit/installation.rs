@@ -170,11 +170,16 @@ impl Installation {
         program.child.kill().await.expect("killed");
     }
 
+    /// Sends a role's process a signal by its name (`STOP`, `CONT`).
+    pub async fn signal(&self, role: &str, name: &str) {
+        let pid = self.program_of(role).child.id().expect("a pid").to_string();
+        crate::signal(name, &pid).await;
+    }
+
     /// Asks a role's process to stop and waits for its end.
     pub async fn stop(&mut self, role: &str) {
+        self.signal(role, "TERM").await;
         let mut program = self.programs.remove(role).expect("a running role");
-        let pid = program.child.id().expect("a pid").to_string();
-        Command::new("kill").args(["-TERM", &pid]).status().await.expect("kill");
         let ended = tokio::time::timeout(READY_WITHIN, program.child.wait()).await;
         ended
             .unwrap_or_else(|_| panic!("{role} does not stop; its log:\n{}", self.log_of(role)))

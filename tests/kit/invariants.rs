@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use domain::ids::{ProcessId, RecordSeq};
 use domain::process::{
-    CardClosed, Cause, ConversationKey, Decision, ExitReason, Fact, Input, ParkReason, Phase, SegmentEvent,
-    State, Step, StopScope, Wait, WaitClosed, step,
+    CardClosed, Cause, ConversationKey, Decision, ExitReason, Fact, Input, Phase, SegmentEvent, State, Step,
+    StopScope, Wait, WaitClosed, step,
 };
 
 /// A breach, with what shows it.
@@ -179,7 +179,7 @@ fn legal_transitions(_: ConversationKey, log: &[Step]) -> Result<(), String> {
 fn parked_is_quiet(_: ConversationKey, log: &[Step]) -> Result<(), String> {
     for at in log {
         if let Phase::Parked { reason, .. } = &at.state.phase
-            && !matches!(reason, ParkReason::NeedsAttention { .. })
+            && !reason.bars()
             && at.state.has_unread()
         {
             let State { undelivered, fired, .. } = &at.state;

@@ -29,3 +29,9 @@ pub fn now() -> domain::Timestamp {
 pub fn fresh() -> uuid::Uuid {
     uuid::Uuid::now_v7()
 }
+
+/// Sends a process a signal by its name.
+pub(crate) async fn signal(name: &str, pid: &str) {
+    let sent = tokio::process::Command::new("kill").args([&format!("-{name}"), pid]).status().await;
+    assert!(sent.expect("kill").success(), "{name} to {pid}");
+}

@@ -67,6 +67,8 @@ enum Event {
     TurnStarted,
     TurnEnded(TurnOutcome),
     Noted,
+    Crashed,
+    StoodStill,
     Wait(Option<u32>),
     CancelWait,
     Ask(usize),
@@ -155,7 +157,9 @@ impl World {
 
     /// The booked wait, or one that nobody booked.
     fn wait(&self, stale: bool) -> WaitId {
-        let booked = self.state().and_then(|state| state.wait.as_ref()).map(|wait| wait.id);
+        let booked = self.state().and_then(State::timer).map(|(wait, _)| wait);
+        let booked =
+            booked.or_else(|| self.state().and_then(|state| state.wait.as_ref()).map(|wait| wait.id));
         booked.filter(|_| !stale).unwrap_or(WaitId::UNKNOWN)
     }
 
@@ -202,6 +206,10 @@ impl World {
                     .map(|s| s.fired.iter().map(|fired| fired.wait).collect())
                     .unwrap_or_default(),
             },
+            Event::Crashed => {
+                SegmentEvent::Crashed { what: "signal 9".into(), events: Some(EventSeq(self.seq)) }
+            }
+            Event::StoodStill => SegmentEvent::StoodStill { seconds: 40 },
             Event::TurnStarted => SegmentEvent::TurnStarted,
             Event::TurnEnded(outcome) => SegmentEvent::TurnEnded { outcome: *outcome },
             Event::Noted => SegmentEvent::Noted { text: "half way".into() },
@@ -294,6 +302,8 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::TurnStarted),
         outcome.prop_map(Event::TurnEnded),
         Just(Event::Noted),
+        Just(Event::Crashed),
+        Just(Event::StoodStill),
         Just(Event::Finish),
         proptest::option::of(0_u32..240).prop_map(Event::Wait),
         Just(Event::CancelWait),

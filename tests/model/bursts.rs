@@ -179,7 +179,9 @@ impl World {
                     self.harness.push_back(Signal::Ended { what: "it ended".into() });
                 }
                 Effect::Leave => self.segment = None,
-                Effect::TurnStarted { .. }
+                Effect::Freeze
+                | Effect::Thaw
+                | Effect::TurnStarted { .. }
                 | Effect::TurnEnded { .. }
                 | Effect::Answer { .. }
                 | Effect::Crashed { .. } => {}

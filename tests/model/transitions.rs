@@ -17,7 +17,11 @@ struct Story {
 
 impl Story {
     fn then(&mut self, cause: Cause) -> Step {
-        match step(key(1), self.state.as_ref(), cause, Timestamp::EPOCH) {
+        self.then_at(Timestamp::EPOCH, cause)
+    }
+
+    fn then_at(&mut self, now: Timestamp, cause: Cause) -> Step {
+        match step(key(1), self.state.as_ref(), cause, now) {
             Ok(Decision::Append(step)) => {
                 self.state = Some(step.state.clone());
                 *step
@@ -27,16 +31,24 @@ impl Story {
     }
 
     fn declined(&self, cause: Cause) -> Refusal {
-        match step(key(1), self.state.as_ref(), cause, Timestamp::EPOCH) {
+        self.declined_at(Timestamp::EPOCH, cause)
+    }
+
+    fn declined_at(&self, now: Timestamp, cause: Cause) -> Refusal {
+        match step(key(1), self.state.as_ref(), cause, now) {
             Err(refusal) => refusal,
             other => panic!("expected a refusal: {other:?}"),
         }
     }
 
     fn reports(&mut self, events: Vec<SegmentEvent>) -> Step {
+        self.reports_at(Timestamp::EPOCH, events)
+    }
+
+    fn reports_at(&mut self, now: Timestamp, events: Vec<SegmentEvent>) -> Step {
         self.n += 1;
         let epoch = self.state().epoch.0;
-        self.then(life().report(epoch, self.n, events))
+        self.then_at(now, life().report(epoch, self.n, events))
     }
 
     fn state(&self) -> &State {
@@ -182,6 +194,49 @@ fn a_turn_cut_by_a_drain_goes_on_and_attention_waits_for_a_person() {
     assert_eq!(story.state().substate(), Some(Substate::NeedsAttention));
     assert_eq!(story.state().undelivered.len(), 1, "the first message is kept for the next wake");
     assert!(story.state().public().next.starts_with("allow user namespaces"));
+}
+
+#[test]
+fn a_harness_that_crashes_rests_for_longer_each_time_and_the_fifth_time_a_person_has_to_look() {
+    let crashed = || SegmentEvent::Crashed { what: "the harness exited with 1".into(), events: None };
+    let ready = || SegmentEvent::Ready { session: Session { id: "s1".into(), version: "2.1".into() } };
+    let mut story = Story::working();
+    let mut now = Timestamp::EPOCH;
+    for rest in domain::policy::CRASH_BACK_OFF {
+        let epoch = story.state().epoch.0;
+        let parked = story.reports_at(now, vec![crashed()]);
+        let Phase::Parked { reason: ParkReason::Crashed { until, .. }, .. } = parked.state.phase else {
+            panic!("{parked:?}")
+        };
+        assert_eq!(until, now.plus(rest));
+        let (timer, at) = parked.state.timer().expect("a timer");
+        assert_eq!(at, until);
+        assert!(story.declined_at(now, Cause::Due { wait: timer }).to_string().contains("due"));
+        now = until;
+        let woken = story.then_at(now, Cause::Due { wait: timer });
+        assert!(matches!(woken.state.phase, Phase::Waking { trigger: WakeTrigger::Crashed, .. }));
+        assert!(story.state().crashes.untold.is_some(), "the agent is told when its next turn starts");
+        story.then_at(now, life().claim(epoch + 1));
+        story.n = 1;
+        story.reports_at(now, vec![ready(), SegmentEvent::TurnStarted]);
+        assert!(story.state().crashes.untold.is_none());
+    }
+    let before = story.state().clone();
+    let given_up = story.reports_at(now, vec![crashed()]);
+    assert_eq!(given_up.state.substate(), Some(Substate::NeedsAttention));
+    assert!(given_up.state.public().next.contains("5 times in a row: the harness exited with 1"));
+
+    // A turn that succeeds, a message and a loss of the executor are told from a crash.
+    let mut good = Story { state: Some(before.clone()), n: story.n - 1 };
+    good.reports_at(now, vec![SegmentEvent::TurnEnded { outcome: TurnOutcome::Completed }]);
+    assert_eq!(good.state().crashes.in_a_row, 0);
+    story.then_at(now, message(9));
+    assert!(matches!(story.state().phase, Phase::Waking { trigger: WakeTrigger::Message, .. }));
+    assert_eq!(story.state().crashes.in_a_row, 0);
+    let mut lost = Story { state: Some(before.clone()), n: 0 };
+    let why = LossReason::LeaseExpired;
+    lost.then_at(now, Cause::Lost { executor: life().executor, epoch: before.epoch, why });
+    assert_eq!(lost.state().crashes.in_a_row, 4);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl BrokerDir {
         self.0.join("nats-server.log")
     }
 
-    fn pid_path(&self) -> PathBuf {
+    pub fn pid_path(&self) -> PathBuf {
         self.0.join("nats-server.pid")
     }
 

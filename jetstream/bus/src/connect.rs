@@ -96,6 +96,9 @@ impl Nats {
                 user: credentials.user.clone(),
                 source,
             })?;
+        // The first connection is told of a little later; a reader would take it for another one and open anew.
+        let mut told = connections.clone();
+        let _untold = tokio::time::timeout(CONNECT_WITHIN, told.wait_for(|count| *count > 0)).await;
         let (major, minor, patch) = SERVER_VERSION_MIN;
         let found = client.server_info().version;
         if !client.is_server_compatible(major as i64, minor as i64, patch as i64) {

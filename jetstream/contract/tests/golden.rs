@@ -85,6 +85,8 @@ fn every_event() -> Vec<SegmentEvent> {
             unfinished: true,
             events: Some(EventSeq(40)),
         },
+        SegmentEvent::Crashed { what: "the harness exited with 137".into(), events: Some(EventSeq(40)) },
+        SegmentEvent::StoodStill { seconds: 40 },
         SegmentEvent::TaskStarted { task: "b1".into(), kind: TaskKind::Command, label: "make".into() },
         SegmentEvent::TaskEnded { task: "b1".into() },
         SegmentEvent::Wait(WaitRequest { reason: "the build".into(), on: WaitOn::Time { until: at() } }),
@@ -116,7 +118,10 @@ fn a_wait() -> Vec<Step> {
     let start = Some(StartWith { harness: Harness::ClaudeCode, events: Some(EventSeq(3)) });
     let wait = WaitOn::Event { event: pull_request(), kinds: Vec::new(), timeout: Some(at().plus(DAY)) };
     let booked = WaitRequest { reason: "the review".into(), on: wait };
-    let tasks = every_event()[10..12].to_vec();
+    let task = |event: &SegmentEvent| {
+        matches!(event, SegmentEvent::TaskStarted { .. } | SegmentEvent::TaskEnded { .. })
+    };
+    let tasks = every_event().into_iter().filter(task).collect();
     let mut told = vec![
         input(11, Input::Message { mode: Mode::Auto, start }),
         Cause::Report(report(1, vec![SegmentEvent::Claim { renewal: Renewal(4) }])),
@@ -183,6 +188,17 @@ fn a_life() -> Vec<Step> {
         input(23, Input::Stop { scope: StopScope::Process }),
         input(24, Input::Archive),
         input(25, Input::Message { mode: Mode::Auto, start }),
+        Cause::Report(Report {
+            epoch: Epoch(3),
+            ..report(1, vec![SegmentEvent::Claim { renewal: Renewal(9) }])
+        }),
+        Cause::Report(Report {
+            epoch: Epoch(3),
+            ..report(
+                2,
+                vec![SegmentEvent::Crashed { what: "the harness exited with 1".into(), events: None }],
+            )
+        }),
     ];
     told_by(causes)
 }

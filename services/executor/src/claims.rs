@@ -38,6 +38,7 @@ pub(crate) async fn claim(
 ) {
     let slots = Arc::new(Semaphore::new(usize::from(executor.slots)));
     let running: Arc<Mutex<HashSet<(ProcessId, Epoch)>>> = Arc::default();
+    let mut held = executor.lease.held();
     let mut lines = Vec::new();
     for class in WAKE_CLASSES {
         let (sender, in_hand) = mpsc::channel(1);
@@ -66,6 +67,10 @@ pub(crate) async fn claim(
             () = ask_for_room(&executor, &lines) => return,
         };
         let Ok(slot) = slot else { return };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = held.wait_for(|held| *held) => {}
+        }
         executor.room.ask(0);
         let taken = tokio::select! {
             () = stop.cancelled() => return,

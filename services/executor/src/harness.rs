@@ -114,6 +114,9 @@ pub enum What {
     Exited(Exited),
 }
 
+/// Lines of a harness's error output that are told when it has ended.
+const STDERR_SHOWN: usize = 3;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     pub id: String,
@@ -200,13 +203,48 @@ impl HarnessEvent {
 impl fmt::Display for Exited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
+            (Some(137), _) => {
+                write!(f, "the harness was killed (signal 9), as happens when memory runs out")?;
+            }
+            (Some(code @ 129..=192), _) => write!(f, "the harness was ended by signal {}", code - 128)?,
             (Some(code), _) => write!(f, "the harness exited with {code}")?,
             (None, Some(signal)) => write!(f, "the sandbox was ended by signal {signal}")?,
             (None, None) => write!(f, "the sandbox ended")?,
         }
-        match self.stderr_tail.last() {
-            Some(line) => write!(f, ": {line}"),
-            None => Ok(()),
+        let last = self.stderr_tail.len().saturating_sub(STDERR_SHOWN);
+        let lines: Vec<_> = self.stderr_tail[last..].iter().map(|line| cleaned(line)).collect();
+        if lines.is_empty() { Ok(()) } else { write!(f, "; it last said: {}", lines.join(" / ")) }
+    }
+}
+
+/// A line without colours and other orders to a terminal.
+fn cleaned(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line.chars();
+    while let Some(character) = rest.next() {
+        if character == '\u{1b}' {
+            // An order ends with a letter.
+            let _ended = rest.by_ref().find(char::is_ascii_alphabetic);
+        } else if !character.is_control() {
+            text.push(character);
         }
+    }
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_says_what_happened_and_the_last_words_without_colours() {
+        let exited = |code, lines: &[&str]| {
+            let stderr_tail = lines.iter().map(|line| (*line).to_owned()).collect();
+            Exited { code: Some(code), signal: None, stderr_tail }.to_string()
+        };
+        assert_eq!(exited(1, &[]), "the harness exited with 1");
+        assert!(exited(137, &[]).contains("signal 9") && exited(137, &[]).contains("memory"));
+        let said = exited(134, &["old", "a", "\u{1b}[31mheap\u{1b}[0m out of memory", "b\r"]);
+        assert_eq!(said, "the harness was ended by signal 6; it last said: a / heap out of memory / b");
     }
 }

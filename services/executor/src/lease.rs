@@ -9,7 +9,7 @@ use bus::Nats;
 use bus::kv;
 use contract::buckets::{Executors, HeldSegment, Lease as Row};
 use domain::ids::{Epoch, ExecutorId, Incarnation, OrgId, ProcessId, Renewal};
-use domain::policy::LEASE_RENEW_EVERY;
+use domain::policy::{EXECUTOR_FREEZES_AFTER, LEASE_RENEW_EVERY};
 use service::clock::Clock;
 use service::health::Check;
 use tokio::sync::{Notify, watch};
@@ -21,6 +21,9 @@ const ROW_KEPT_SECONDS: u64 = 120;
 /// A change is told at once, but not more often than this.
 const CHANGE_TOLD_AFTER: Duration = Duration::from_millis(100);
 
+/// How often it is looked at whether the lease is still renewed.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
+
 /// Held by everything that starts or ends a segment.
 #[derive(Debug)]
 pub(crate) struct Lease {
@@ -31,6 +34,10 @@ pub(crate) struct Lease {
     segments: Mutex<BTreeSet<(ProcessId, Epoch)>>,
     renewal: AtomicU64,
     draining: AtomicBool,
+    /// When the last renewal that was acknowledged was sent, in milliseconds of the monotonic clock.
+    sent: AtomicU64,
+    /// Whether that is short enough ago for this executor to act.
+    held: watch::Sender<bool>,
     unable: watch::Receiver<Option<String>>,
     changed: Notify,
 }
@@ -53,6 +60,8 @@ impl Lease {
             segments: Mutex::default(),
             renewal: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
+            held: watch::Sender::new(false),
             unable,
             changed: Notify::new(),
         }
@@ -75,23 +84,53 @@ impl Lease {
         self.changed.notify_one();
     }
 
-    /// Renews until `stop`. `first` is told of the first acknowledged renewal: nothing is claimed before it.
+    /// Whether this executor may act. While it may not, it starts nothing, and what runs stands still.
+    pub(crate) fn held(&self) -> watch::Receiver<bool> {
+        self.held.subscribe()
+    }
+
+    /// Renews until `stop`, and lets go by itself when no renewal is acknowledged.
     pub(crate) async fn keep(
         self: Arc<Self>,
         nats: Nats,
         clock: Arc<dyn Clock>,
         check: Check,
-        first: watch::Sender<bool>,
         stop: CancellationToken,
     ) {
+        tokio::select! {
+            () = self.let_go(clock.as_ref()) => {}
+            () = self.renew(&nats, clock.as_ref(), &check, &stop) => {}
+        }
+    }
+
+    /// Beside the renewals, since one of them may hang.
+    async fn let_go(&self, clock: &dyn Clock) {
+        loop {
+            clock.sleep(LOOKED_AT_EVERY).await;
+            let sent = Duration::from_millis(self.sent.load(Ordering::Acquire));
+            if clock.monotonic().saturating_sub(sent) >= EXECUTOR_FREEZES_AFTER
+                && self.held.send_replace(false)
+            {
+                tracing::warn!("no renewal of the lease is acknowledged; what runs here stands still");
+            }
+        }
+    }
+
+    async fn renew(&self, nats: &Nats, clock: &dyn Clock, check: &Check, stop: &CancellationToken) {
         let mut unable = self.unable.clone();
         loop {
             self.count();
             let renewal = Renewal(self.renewal.load(Ordering::Acquire) + 1);
-            match kv::lease::<Executors>(&nats, &self.id, &self.row(renewal), ROW_KEPT_SECONDS).await {
+            let sent = clock.monotonic();
+            match kv::lease::<Executors>(nats, &self.id, &self.row(renewal), ROW_KEPT_SECONDS).await {
                 Ok(_) => {
                     self.renewal.store(renewal.0, Ordering::Release);
-                    first.send_replace(true);
+                    self.sent.store(u64::try_from(sent.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+                    if clock.monotonic().saturating_sub(sent) < EXECUTOR_FREEZES_AFTER
+                        && !self.held.send_replace(true)
+                    {
+                        tracing::info!("the lease is held");
+                    }
                     check.ready();
                 }
                 Err(error) => {

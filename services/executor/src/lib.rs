@@ -146,12 +146,11 @@ pub async fn run(
         unable,
     });
     let lease_stop = CancellationToken::new();
-    let (first, mut renewed) = watch::channel(false);
+    let mut held = lease.held();
     let clock = Arc::clone(&runtime.clock);
-    let keeping =
-        tokio::spawn(Arc::clone(&lease).keep(nats.clone(), clock, lease_check, first, lease_stop.clone()));
-    // It only fails when the lease is no longer kept, and then nothing is claimed either.
-    let _ = renewed.wait_for(|renewed| *renewed).await;
+    let keeping = tokio::spawn(Arc::clone(&lease).keep(nats.clone(), clock, lease_check, lease_stop.clone()));
+    // Only who lists what it runs may run it.
+    let _ = held.wait_for(|held| *held).await;
     tracing::info!(executor = %config.id, slots = config.slots, "claims");
 
     let segments = TaskTracker::new();

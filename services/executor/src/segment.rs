@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use crate::Executor;
 use crate::harness::HarnessEvent;
-use crate::harness::claude_code::Claude;
+use crate::harness::claude_code::{Claude, ClaudeError};
 
 use asking::Waiting;
 use calls::CallDesk;
@@ -190,6 +190,9 @@ impl Task {
         let mut draining = Box::pin(self.executor.shutdown.draining());
         let mut drained = Box::pin(self.executor.shutdown.now());
         let (mut told_draining, mut told_drained) = (false, false);
+        let mut held = self.executor.lease.held();
+        // A lease that was let go before this is told of like one that is let go now.
+        held.mark_changed();
         loop {
             let wait = self
                 .segment
@@ -210,6 +213,10 @@ impl Task {
                 call = self.calls.next() => self.called(call).await,
                 () = self.live.serve() => Some(Signal::Watched),
                 () = self.executor.room.asked(), if spare => Some(Signal::MakeRoom),
+                Ok(()) = held.changed() => match *held.borrow_and_update() {
+                    true => Some(Signal::Reachable),
+                    false => Some(Signal::CutOff),
+                },
                 () = &mut draining, if !told_draining => {
                     told_draining = true;
                     Some(Signal::Drain)
@@ -221,6 +228,10 @@ impl Task {
                 () = clock.sleep(wait) => Some(Signal::Tick),
             };
             let Some(signal) = signal else { continue };
+            if signal == Signal::Frozen {
+                // It was this program that stood still; whether the lease is renewed by now is told behind it.
+                held.mark_changed();
+            }
             let effects = self.segment.on(signal, self.executor.clock.monotonic());
             if self.segment.log().hot().is_some()
                 && let Some(taken) = self.taken.take()
@@ -266,32 +277,21 @@ impl Task {
                     },
                     tracing::Span::current(),
                 ),
-                Effect::Interrupt => self.ask(
-                    |claude| async move {
-                        claude.interrupt().await.err().map(|error| Back::Ill { what: error.to_string() })
-                    },
-                    tracing::Span::current(),
-                ),
-                Effect::EndSession => self.ask(
-                    |claude| async move {
-                        claude
-                            .end_session(SESSION_END_WITHIN)
-                            .await
-                            .err()
-                            .map(|error| Back::Ill { what: error.to_string() })
-                    },
-                    tracing::Span::current(),
-                ),
+                Effect::Interrupt => self.order(|claude| async move { claude.interrupt().await }),
+                Effect::EndSession => {
+                    self.order(|claude| async move { claude.end_session(SESSION_END_WITHIN).await });
+                }
+                Effect::Freeze => {
+                    self.serve(false);
+                    self.order(|claude| async move { claude.freeze().await });
+                }
+                Effect::Thaw => {
+                    self.serve(true);
+                    self.order(|claude| async move { claude.thaw().await });
+                }
                 Effect::Kill => {
-                    if let Some(started) = &self.harness {
-                        started.revoke();
-                    }
-                    self.ask(
-                        |claude| async move {
-                            claude.kill().await.err().map(|error| Back::Ill { what: error.to_string() })
-                        },
-                        tracing::Span::current(),
-                    );
+                    self.serve(false);
+                    self.order(|claude| async move { claude.kill().await });
                 }
                 Effect::TurnStarted { turn } => drop(self.recorder.send(Output::TurnStarted { turn }).await),
                 Effect::TurnEnded { turn, outcome } => {
@@ -344,7 +344,7 @@ impl Task {
                     self.harness = Some(started);
                     Some(Signal::Ready { session })
                 }
-                Begun::Cannot { what } => Some(Signal::Ended { what }),
+                Begun::Cannot { what } => Some(Signal::Unable { what }),
             },
             Back::Withdrawn { frame, given_back } => Some(Signal::Withdrawn { frame, given_back }),
             Back::Recorded { frame } => Some(Signal::Recorded { frame }),
@@ -382,11 +382,6 @@ impl Task {
         for output in translated.outputs {
             drop(self.recorder.send(output).await);
         }
-        if translated.thaw
-            && let Some(started) = &self.harness
-        {
-            started.thaw();
-        }
         if let Some(Signal::Ended { .. }) = &translated.signal
             && let Some(started) = self.harness.take()
         {
@@ -402,6 +397,25 @@ impl Task {
     {
         let Some(started) = &self.harness else { return };
         self.then(what(started.claude.clone()).instrument(span));
+    }
+
+    /// As [`Self::ask`], where nothing comes back but that it cannot be done.
+    fn order<T, F>(&self, what: impl FnOnce(Claude) -> F)
+    where
+        F: Future<Output = Result<T, ClaudeError>> + Send + 'static,
+    {
+        let ordered = |claude| {
+            let done = what(claude);
+            async move { done.await.err().map(|error| Back::Ill { what: error.to_string() }) }
+        };
+        self.ask(ordered, tracing::Span::current());
+    }
+
+    /// Whether what is inside is served.
+    fn serve(&self, served: bool) {
+        if let Some(started) = &self.harness {
+            started.serve(served);
+        }
     }
 
     /// Does something beside the loop; what it comes to comes back.

@@ -70,7 +70,9 @@ impl Reports {
             }
         }
         let mut report = said.report;
-        if let Some(SegmentEvent::Park { events, .. }) = report.events.last_mut() {
+        if let Some(SegmentEvent::Park { events, .. } | SegmentEvent::Crashed { events, .. }) =
+            report.events.last_mut()
+        {
             match last_event(self.port.as_ref()).await {
                 Ok(last) => *events = Some(last),
                 Err(error) => return later(&error),

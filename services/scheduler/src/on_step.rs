@@ -155,8 +155,7 @@ impl Scheduler {
 
 /// The timer that a state asks for. One whose time has passed is set all the same: it rings at once.
 fn wanted(state: &State) -> Wanted {
-    let booked = state.wait.as_ref().filter(|_| state.is_live());
-    match booked.and_then(|wait| Some((wait.id, wait.due_at()?))) {
+    match state.timer() {
         Some((wait, at)) => Wanted::Timer(Timer { key: state.key(), process: state.process, wait, at }),
         None => Wanted::Nothing,
     }

@@ -210,6 +210,11 @@ impl WaitId {
     pub fn booked_by(process: ProcessId, epoch: Epoch, report: ReportNo, event: usize) -> Self {
         Self(Uuid::new_v5(&process.0, format!("wait/{epoch}/{report}/{event}").as_bytes()))
     }
+
+    /// The rest after a crash of this segment.
+    pub fn rest(process: ProcessId, epoch: Epoch) -> Self {
+        Self(Uuid::new_v5(&process.0, format!("rest/{epoch}").as_bytes()))
+    }
 }
 
 const SEQ_BITS: u32 = 60;

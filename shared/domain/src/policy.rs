@@ -78,6 +78,11 @@ pub const SELF_FINISH_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long it may take over its last summary.
 pub const LAST_WAKE: Duration = Duration::from_secs(10 * 60);
 
+/// How long a process rests after its harness has crashed, by the crashes since its last good turn. One more, and a
+/// person has to look.
+pub const CRASH_BACK_OFF: [Duration; 4] =
+    [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(600)];
+
 /// How often an executor renews its lease.
 pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(4);
 
@@ -87,6 +92,9 @@ pub const LEASE_LOST_AFTER: Duration = Duration::from_secs(34);
 
 /// An executor stops its own segments this long after it sent the last renewal that was acknowledged.
 pub const EXECUTOR_FREEZES_AFTER: Duration = Duration::from_secs(20);
+
+/// What was frozen for this long is ended, so that a machine that is cut off for good does not keep it.
+pub const FROZEN_KILLED_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// Steps of a process's history that stay in the log once it rests; what is older is in the record.
 pub const HISTORY_STEPS_KEPT: u64 = 200;

@@ -6,6 +6,7 @@
 mod cause;
 mod claim;
 mod consumed;
+mod crash;
 mod finish;
 mod idle;
 mod lost;
@@ -34,8 +35,8 @@ pub use public::{PublicProcess, Status, Substate};
 pub use questions::{Card, CardClosed, OpenQuestion};
 pub use report::{Answer, Report, SegmentEvent};
 pub use state::{
-    ConversationKey, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, ParkReason, Phase, Reported,
-    Running, Session, Stage, State, TaskKind, WakeClass, WakeTrigger,
+    ConversationKey, Crashes, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, ParkReason, Phase,
+    Reported, Running, Session, Stage, State, TaskKind, WakeClass, WakeTrigger,
 };
 pub use wait::{
     EventDigest, EventKey, Fired, GITHUB_KINDS, LookBack, Wait, WaitClosed, WaitOn, WaitOutcome, WaitRequest,
@@ -156,6 +157,7 @@ impl Arrived<'_> {
             volume: last.and_then(|state| state.volume),
             fired: Vec::new(),
             killed: last.map_or_else(Vec::new, |state| state.killed.clone()),
+            crashes: Crashes::default(),
             nudged: false,
             finishing: None,
             wait: None,

@@ -6,6 +6,7 @@
 //! report is sent again until its number stands there; and whoever the log says holds the conversation, holds it.
 
 mod advance;
+mod freeze;
 mod leave;
 mod signal;
 #[cfg(test)]
@@ -17,7 +18,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::ids::{Epoch, ExecutorId, Incarnation, MessageId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId};
-use crate::process::{ParkReason, Report, SegmentEvent, State, TaskKind, WakeTrigger};
+use crate::policy::FROZEN_KILLED_AFTER;
+use crate::process::{Report, SegmentEvent, State, TaskKind, WakeTrigger};
 
 pub use signal::{Ask, CallAnswer, CallNo, Contents, Effect, Signal};
 
@@ -91,7 +93,18 @@ pub struct Segment {
     /// When a viewer was last there.
     watched: Option<Duration>,
     draining: bool,
+    frozen: Option<Frozen>,
     leaving: Option<Leaving>,
+}
+
+/// Everything inside stands still, since nobody knows whether this segment still holds its process.
+#[derive(Debug, Clone, Copy)]
+struct Frozen {
+    since: Duration,
+    /// The executor's lease is not renewed.
+    cut_off: bool,
+    /// The log is asked.
+    asked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,8 +169,8 @@ struct PendingCall {
 enum Leaving {
     /// The process has ended. Its harness may end its turn until then.
     Ended { until: Duration, asked: bool },
-    /// The harness is to end, and then the process parks.
-    Park { reason: ParkReason, unfinished: bool, reported: bool },
+    /// The harness is to end, and then the process parks, by this event.
+    Park { by: SegmentEvent, reported: bool },
     /// Another holds the conversation, or the claim was not answered.
     Fenced { killed: bool },
 }
@@ -201,6 +214,7 @@ impl Segment {
             tasks: BTreeMap::new(),
             watched: None,
             draining: false,
+            frozen: None,
             leaving: None,
         };
         let effects = segment.advance(now);
@@ -223,6 +237,7 @@ impl Segment {
             Signal::Ready { session } => {
                 self.harness = Harness::Idle { since: now };
                 self.outbox.push(SegmentEvent::Ready { session });
+                effects.extend(self.frozen.map(|_| Effect::Freeze));
             }
             Signal::Running => {
                 if self.harness != Harness::Running {
@@ -249,6 +264,10 @@ impl Segment {
                 }
             }
             Signal::Ended { what } => effects.extend(self.harness_ended(what)),
+            Signal::Unable { what } => self.unable(what),
+            Signal::CutOff => effects.push(self.cut_off(now)),
+            Signal::Frozen => drop(self.stands_still(now)),
+            Signal::Reachable => self.reachable(now),
             Signal::Called { call, ask } => effects.extend(self.called(call, ask)),
             Signal::Watched => self.watched = Some(now),
             Signal::MakeRoom => effects.extend(self.make_room(now)),
@@ -269,6 +288,10 @@ impl Segment {
     pub fn next_tick(&self) -> Option<Duration> {
         let again = self.in_flight.as_ref().map(|in_flight| in_flight.sent + REPORT_AGAIN_AFTER);
         let claim = self.log.hot().is_none().then_some(self.began + CLAIM_GIVEN_UP_AFTER);
+        if let Some(frozen) = self.frozen.filter(|_| self.leaving.is_none()) {
+            let killed = Some(frozen.since + FROZEN_KILLED_AFTER);
+            return [again, claim, killed].into_iter().flatten().min();
+        }
         let park = match self.harness {
             Harness::Idle { since } if self.leaving.is_none() => Some(self.parks_at(since)),
             _ => None,

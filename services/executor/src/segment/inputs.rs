@@ -84,7 +84,8 @@ impl Inputs {
         let told = state.fired.iter().filter(|fired| contents.fired.contains(&fired.wait)).map(notes::fired);
         let said = contents.inputs.iter().filter_map(|input| self.texts.get(input));
         let killed = (wake.is_some() && !state.killed.is_empty()).then(|| notes::killed(&state.killed));
-        let parts = awake.map(str::to_owned).into_iter().chain(killed).chain(told);
+        let crashed = state.crashes.untold.as_deref().filter(|_| wake.is_some()).map(notes::crashed);
+        let parts = crashed.into_iter().chain(awake.map(str::to_owned)).chain(killed).chain(told);
         parts.chain(said.map(|text| text.text.clone())).collect::<Vec<_>>().join("\n\n")
     }
 

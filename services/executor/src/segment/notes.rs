@@ -17,6 +17,14 @@ pub(super) fn fired(fired: &Fired) -> String {
     }
 }
 
+/// Why the harness ended without having been asked to.
+pub(super) fn crashed(what: &str) -> String {
+    format!(
+        "[xpander] Your harness crashed while you worked, and was started again: {what}. Your files are as they were; \
+         what ran then is gone. If what you last did brought it down, do it in another way. Go on with your work."
+    )
+}
+
 /// What ran beside the turn when the last segment ended.
 pub(super) fn killed(labels: &[String]) -> String {
     format!(

@@ -30,10 +30,13 @@ use crate::volume::{DirName, LockedDir, VolumeError};
 const LOCK_WITHIN: Duration = Duration::from_secs(60);
 const LOCK_POLL: Duration = Duration::from_millis(50);
 
+/// How long a read waits that the broker did not answer.
+const BROKER_AWAY: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(super) enum Begun {
     Runs(Started),
-    /// What a person has to know.
+    /// What a person has to do.
     Cannot {
         what: String,
     },
@@ -125,10 +128,19 @@ async fn set_up(
 
 async fn agent_of(executor: &Executor, state: &State) -> Result<Agent, String> {
     let key = AgentKey { org: state.org, agent: state.agent };
-    match executor.nats.last_value::<Agents>(&key).await {
-        Ok(Some(agent)) => Ok(agent),
-        Ok(None) => Err(format!("agent {} is unknown; create it again or start with another", state.agent)),
-        Err(error) => Err(format!("the agent could not be read: {error}; send a message to try again")),
+    loop {
+        match executor.nats.last_value::<Agents>(&key).await {
+            Ok(Some(agent)) => return Ok(agent),
+            Ok(None) => {
+                return Err(format!(
+                    "agent {} is unknown; create it again or start with another",
+                    state.agent
+                ));
+            }
+            // The segment gives up before this does: when another holds its process, or when it has stood still too long.
+            Err(error) => tracing::warn!(%error, "the agent cannot be read yet"),
+        }
+        executor.clock.sleep(BROKER_AWAY).await;
     }
 }
 
@@ -190,23 +202,14 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 // === impl Started ===
 
 impl Started {
-    /// The segment's token is worth nothing from here on.
-    pub(super) fn revoke(&self) {
-        self.alive.store(false, Ordering::Release);
-    }
-
-    pub(super) fn thaw(&self) {
-        let claude = self.claude.clone();
-        tokio::spawn(async move {
-            if let Err(error) = claude.thaw().await {
-                tracing::warn!(%error, "the sandbox stays frozen");
-            }
-        });
+    /// Whether the segment's token is worth anything from here on.
+    pub(super) fn serve(&self, served: bool) {
+        self.alive.store(served, Ordering::Release);
     }
 
     /// The harness is gone; so is everything that served it.
     pub(super) async fn close(self) {
-        self.revoke();
+        self.serve(false);
         self.ended.cancel();
         if let Err(error) = self.endpoint.await {
             tracing::error!(%error, "the segment's endpoint");

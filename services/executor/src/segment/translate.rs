@@ -22,8 +22,6 @@ pub(super) struct Translated {
     pub(super) live: Option<Change>,
     pub(super) outputs: Vec<Output>,
     pub(super) signal: Option<Signal>,
-    /// The shim has frozen what is inside; the segment lives, so it may go on.
-    pub(super) thaw: bool,
 }
 
 // === impl Translator ===
@@ -77,7 +75,7 @@ impl Translator {
             }
             What::SubAgentEnded { id, .. } => signal(Signal::TaskEnded { task: id }),
             What::Exited(exited) => signal(Signal::Ended { what: exited.to_string() }),
-            What::Frozen => Translated { thaw: true, ..Translated::default() },
+            What::Frozen => signal(Signal::Frozen),
             What::Notice { text } => {
                 tracing::debug!(text, "the harness");
                 Translated::default()

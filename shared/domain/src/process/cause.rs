@@ -206,6 +206,14 @@ pub enum Fact {
     FinishHeld {
         open: Vec<OpenWork>,
     },
+    /// The harness ended without having been asked to.
+    Crashed {
+        what: String,
+    },
+    /// The segment stood still while its executor could not reach the broker, or was itself stopped.
+    StoodStill {
+        seconds: u64,
+    },
     Parked {
         reason: ParkReason,
     },

@@ -2,7 +2,9 @@
 //! How long, an operator sets; here is only what it comes to. A message, an answer or an event starts the count anew, since
 //! each of them wakes the process; a wait for a time stops it.
 
-use super::{Change, Exit, ExitReason, Fact, Outcome, Phase, State, WaitOn, WakeClass, WakeTrigger};
+use super::{
+    Change, Exit, ExitReason, Fact, Outcome, ParkReason, Phase, State, WaitOn, WakeClass, WakeTrigger,
+};
 use crate::Refusal;
 use crate::time::Timestamp;
 
@@ -40,6 +42,7 @@ impl State {
     pub fn idle_since(&self) -> Option<Timestamp> {
         let waits = self.wait.as_ref().is_some_and(|wait| matches!(wait.on, WaitOn::Time { .. }));
         match &self.phase {
+            Phase::Parked { reason: ParkReason::Crashed { .. }, .. } => None,
             Phase::Parked { since, .. } if !waits => Some(*since),
             _ => None,
         }

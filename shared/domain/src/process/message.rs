@@ -34,6 +34,7 @@ pub(super) fn steer(arrived: &Arrived<'_>, mut state: State, mode: Mode) -> Chan
     let mut facts = vec![Fact::Routed { input: arrived.seq }];
     // Somebody needs it after all.
     state.finishing = None;
+    state.crashes.in_a_row = 0;
     state.undelivered.push(arrived.seq);
     match &mut state.phase {
         Phase::Hot(hot) => match (mode, hot.stage) {

@@ -26,7 +26,7 @@ fn decide(
     let parked = Fact::Parked { reason: reason.clone() };
     state.looks_back_to(events);
     // A person has to act first; until then another wake would only fail again.
-    let barred = reason.needs_attention();
+    let barred = reason.bars();
     if !barred && !state.undelivered.is_empty() {
         return vec![parked, state.wake(WakeTrigger::Message, WakeClass::Input, now)];
     }

@@ -97,7 +97,8 @@ impl State {
                 | ParkReason::WaitTime
                 | ParkReason::WaitEvent
                 | ParkReason::Question
-                | ParkReason::Drain => Substate::Waiting,
+                | ParkReason::Drain
+                | ParkReason::Crashed { .. } => Substate::Waiting,
             }),
         }
     }
@@ -170,6 +171,9 @@ impl State {
             return format!("{what}; then a message wakes it");
         }
         let mut sources = Vec::new();
+        if let ParkReason::Crashed { what, until } = reason {
+            sources.push(format!("{what}; it is tried again at {until}"));
+        }
         sources.extend(self.wait.as_ref().map(|wait| format!("it waits {} ({})", wait.on, wait.reason)));
         if !self.cards.is_empty() {
             sources.push("an answer to its question wakes it".to_owned());

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Card, Change, Fact, ParkReason, Phase, Reported, Session, State, TaskKind, TurnOutcome, WaitRequest,
-    claim, consumed, finish, noted, park, questions, running, turn, wait,
+    claim, consumed, crash, finish, noted, park, questions, running, turn, wait,
 };
 use crate::Refusal;
 use crate::ids::{
@@ -69,6 +69,17 @@ pub enum SegmentEvent {
     /// Asks for the end of the process.
     Finish {
         summary: String,
+    },
+    /// The harness has ended without having been asked to.
+    Crashed {
+        what: String,
+        /// As in `Park`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        events: Option<EventSeq>,
+    },
+    /// Asks whether the segment still holds the process, after it stood still for so long.
+    StoodStill {
+        seconds: u64,
     },
     /// The harness has stopped. `unfinished`: in the middle of a turn, which is to go on.
     Park {
@@ -155,6 +166,11 @@ fn happened(mut state: State, report: &Report, now: Timestamp) -> Change {
                 facts.extend(questions::withdrawn(&mut state, questions));
             }
             SegmentEvent::Finish { summary } => facts.extend(finish::step(&mut state, summary, now)),
+            SegmentEvent::Crashed { what, events } => {
+                facts.extend(crash::step(&mut state, what, *events, now));
+            }
+            // That it is appended is the answer.
+            SegmentEvent::StoodStill { seconds } => facts.push(Fact::StoodStill { seconds: *seconds }),
             SegmentEvent::Park { reason, unfinished, events } => {
                 facts.extend(park::step(&mut state, reason, *unfinished, *events, now));
             }

@@ -8,6 +8,7 @@ pub(super) fn step(arrived: &Arrived<'_>) -> Change {
     match &state.phase {
         Phase::Parked { .. } => {
             let class = if state.undelivered.is_empty() { WakeClass::Resume } else { WakeClass::Input };
+            state.crashes.in_a_row = 0;
             let waking = state.wake(WakeTrigger::Resume, class, arrived.now);
             Change { facts: vec![waking], state }
         }

@@ -51,6 +51,8 @@ pub struct State {
     /// What ran beside the turn and was killed with the last segment, until the agent is told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub killed: Vec<String>,
+    #[serde(default, skip_serializing_if = "Crashes::is_none")]
+    pub crashes: Crashes,
     /// The person was asked whether it is still needed, and nothing has happened since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nudged: bool,
@@ -158,6 +160,8 @@ pub enum WakeTrigger {
     ExecutorLost,
     /// Its segment ended for a reason of the fleet's.
     Resume,
+    /// Its harness crashed, and it has rested since.
+    Crashed,
 }
 
 /// The order in which waking processes are served.
@@ -185,6 +189,8 @@ pub enum ParkReason {
     Question,
     /// The executor drains.
     Drain,
+    /// The harness crashed; it is tried again.
+    Crashed { what: String, until: Timestamp },
     /// A person has to act; the sentence says how.
     NeedsAttention { what: String },
 }
@@ -220,6 +226,16 @@ pub enum ExitReason {
 #[serde(rename_all = "kebab-case")]
 pub enum Harness {
     ClaudeCode,
+}
+
+/// What the harness's crashes leave.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crashes {
+    /// Since the last turn that succeeded, or the last message.
+    pub in_a_row: u8,
+    /// Why it crashed the last time, until the agent is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<String>,
 }
 
 /// The harness's own conversation, and the version it was last run with.
@@ -330,11 +346,19 @@ impl State {
     }
 }
 
+// === impl Crashes ===
+
+impl Crashes {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 // === impl ParkReason ===
 
 impl ParkReason {
-    pub const NAMES: [&str; 6] =
-        ["absent", "wait_time", "wait_event", "question", "drain", "needs_attention"];
+    pub const NAMES: [&str; 7] =
+        ["absent", "wait_time", "wait_event", "question", "drain", "crashed", "needs_attention"];
 
     /// As it is written.
     pub const fn name(&self) -> &'static str {
@@ -344,12 +368,18 @@ impl ParkReason {
             Self::WaitEvent => "wait_event",
             Self::Question => "question",
             Self::Drain => "drain",
+            Self::Crashed { .. } => "crashed",
             Self::NeedsAttention { .. } => "needs_attention",
         }
     }
 
     pub const fn needs_attention(&self) -> bool {
         matches!(self, Self::NeedsAttention { .. })
+    }
+
+    /// Another wake would only fail again: a person has to act first, or time to pass. A message wakes it all the same.
+    pub const fn bars(&self) -> bool {
+        matches!(self, Self::NeedsAttention { .. } | Self::Crashed { .. })
     }
 }
 

@@ -13,12 +13,16 @@ pub(super) fn started(state: &mut State) -> Option<Fact> {
     set_stage(state, Stage::Working);
     // The first frame of the segment told it.
     state.killed.clear();
+    state.crashes.untold = None;
     (!running).then(|| Fact::TurnStarted { turn: state.turns.next() })
 }
 
 /// What was held for the end of the turn may be delivered now, and what asked for it is answered.
 pub(super) fn ended(state: &mut State, outcome: TurnOutcome) -> Fact {
     set_stage(state, Stage::Idle);
+    if outcome == TurnOutcome::Completed {
+        state.crashes.in_a_row = 0;
+    }
     state.turns = state.turns.next();
     state.held.clear();
     Fact::TurnEnded { turn: state.turns, outcome }

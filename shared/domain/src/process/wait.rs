@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Fact, Phase, State, WakeClass, WakeTrigger, shown};
+use super::{Change, Fact, Phase, State, WakeClass, WakeTrigger, crash, shown};
 use crate::Refusal;
 use crate::ids::{Epoch, EventSeq, QuestionId, WaitId};
 use crate::policy;
@@ -197,8 +197,11 @@ pub(super) fn happened(
     Ok(fire(state, &booked, outcome, WaitClosed::Fired, now))
 }
 
-/// The time of the booked wait has come.
+/// The time of the booked wait has come, or that of the rest after a crash.
 pub(super) fn due(last: Option<&State>, wait: WaitId, now: Timestamp) -> Result<Change, Refusal> {
+    if let Some(rested) = last.and_then(|state| crash::rested(state, wait, now)) {
+        return rested;
+    }
     let (state, booked) = booked(last, wait)?;
     let (until, outcome, closed) = match &booked.on {
         WaitOn::Time { until } => (*until, WaitOutcome::Time { until: *until }, WaitClosed::Fired),
@@ -227,7 +230,7 @@ fn fire(mut state: State, wait: &Wait, outcome: WaitOutcome, closed: WaitClosed,
     let mut facts = state.close_wait(closed);
     state.finishing = None;
     state.fired.push(Fired { wait: wait.id, at: now, reason: wait.reason.clone(), outcome });
-    let barred = matches!(&state.phase, Phase::Parked { reason, .. } if reason.needs_attention());
+    let barred = matches!(&state.phase, Phase::Parked { reason, .. } if reason.bars());
     if matches!(state.phase, Phase::Parked { .. }) && !barred {
         facts.push(state.wake(WakeTrigger::Wait, WakeClass::Event, now));
     }

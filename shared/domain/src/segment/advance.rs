@@ -8,7 +8,7 @@ use super::{
     Ask, CLAIM_GIVEN_UP_AFTER, CallAnswer, Contents, Effect, FRAME_BYTES_MAX, Frame, FrameStage, Harness,
     Identity, InFlight, Leaving, REPORT_AGAIN_AFTER, Segment, Settling,
 };
-use crate::ids::{RecordSeq, WaitId};
+use crate::ids::{RecordSeq, ReportNo, WaitId};
 use crate::process::{Answer, Outcome, Phase, Report, WakeTrigger};
 
 /// What an earlier segment left of what comes next.
@@ -24,9 +24,10 @@ impl Segment {
         let mut effects = Vec::new();
         effects.extend(self.settle());
         self.see_the_log(now, &mut effects);
+        self.give_up_frozen(now);
         if self.leaving.is_some() {
             self.leave(now, &mut effects);
-        } else if self.log.hot().is_some() {
+        } else if self.log.hot().is_some() && self.frozen.is_none() {
             if self.harness == Harness::Absent {
                 self.harness = Harness::Starting;
                 effects.push(Effect::Start);
@@ -51,7 +52,14 @@ impl Segment {
     }
 
     /// Takes the answer of the report in flight, once its number stands in the log.
-    fn settle(&mut self) -> Option<Effect> {
+    fn settle(&mut self) -> Vec<Effect> {
+        let Some(in_flight) = self.answered() else { return Vec::new() };
+        let thawed = self.thaw(&in_flight.report.events);
+        thawed.into_iter().chain(self.answer(in_flight.report.n)).collect()
+    }
+
+    /// The report that was in flight, once its number stands in the log.
+    fn answered(&mut self) -> Option<InFlight> {
         self.consumed.retain(|input| self.log.undelivered.contains(input));
         let log = &self.log;
         self.told.retain(|wait| log.fired.iter().any(|fired| fired.wait == *wait));
@@ -60,8 +68,13 @@ impl Segment {
             (reported.executor, reported.incarnation, reported.epoch)
                 == (me.executor, me.incarnation, me.epoch)
         })?;
-        let in_flight = self.in_flight.take_if(|in_flight| in_flight.report.n <= reported.n)?;
-        let asked = self.calls.iter().position(|call| call.reported == Some(in_flight.report.n))?;
+        self.in_flight.take_if(|in_flight| in_flight.report.n <= reported.n)
+    }
+
+    /// Answers the call that went out in the report.
+    fn answer(&mut self, report: ReportNo) -> Option<Effect> {
+        let reported = self.log.reported.as_ref()?;
+        let asked = self.calls.iter().position(|call| call.reported == Some(report))?;
         let asked = self.calls.remove(asked);
         let finishing = matches!(asked.ask, Ask::Finish { .. });
         let answer = match (&self.log.phase, &reported.answer) {
@@ -152,7 +165,12 @@ impl Segment {
         // Nothing was said; the agent is told why it is awake.
         let cut_off = matches!(
             self.wake,
-            Some(WakeTrigger::ExecutorLost | WakeTrigger::Resume | WakeTrigger::SelfFinish)
+            Some(
+                WakeTrigger::ExecutorLost
+                    | WakeTrigger::Resume
+                    | WakeTrigger::Crashed
+                    | WakeTrigger::SelfFinish
+            )
         );
         (cut_off && waiting == Contents::default()).then(|| {
             let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");

@@ -72,8 +72,16 @@ impl Segment {
     }
 
     fn park(&mut self, reason: ParkReason) -> Effect {
-        self.leaving = Some(Leaving::Park { reason, unfinished: false, reported: false });
+        self.leaving = Some(Leaving::park(reason, false));
         Effect::EndSession
+    }
+
+    /// A person has to act before a harness can run here.
+    pub(super) fn unable(&mut self, what: String) {
+        self.harness = Harness::Gone;
+        if self.leaving.is_none() {
+            self.leaving = Some(Leaving::park(ParkReason::NeedsAttention { what }, true));
+        }
     }
 
     /// The executor waits no longer: what runs is cut, and goes on elsewhere.
@@ -89,10 +97,11 @@ impl Segment {
             }
             Harness::Gone => return None,
             Harness::Starting => (true, Effect::Kill),
+            Harness::Running | Harness::Idle { .. } if self.frozen.is_some() => (true, Effect::Kill),
             Harness::Running => (true, Effect::EndSession),
             Harness::Idle { .. } => (self.frame.is_some() || !self.tasks.is_empty(), Effect::EndSession),
         };
-        self.leaving = Some(Leaving::Park { reason: ParkReason::Drain, unfinished, reported: false });
+        self.leaving = Some(Leaving::park(ParkReason::Drain, unfinished));
         Some(effect)
     }
 
@@ -108,8 +117,8 @@ impl Segment {
         self.frame = None;
         self.tasks.clear();
         if self.leaving.is_none() {
-            let reason = ParkReason::NeedsAttention { what: what.clone() };
-            self.leaving = Some(Leaving::Park { reason, unfinished: true, reported: false });
+            let by = SegmentEvent::Crashed { what: what.clone(), events: None };
+            self.leaving = Some(Leaving::Park { by, reported: false });
             effects.push(Effect::Crashed { what });
         }
         effects
@@ -127,15 +136,13 @@ impl Segment {
             Some(Leaving::Ended { until, asked }) => {
                 let may_go_on = self.harness == Harness::Running && now < *until;
                 if !may_go_on && !std::mem::replace(asked, true) {
-                    let starting = self.harness == Harness::Starting;
-                    effects.push(if starting { Effect::Kill } else { Effect::EndSession });
+                    let deaf = self.harness == Harness::Starting || self.frozen.is_some();
+                    effects.push(if deaf { Effect::Kill } else { Effect::EndSession });
                 }
             }
-            Some(Leaving::Park { reason, unfinished, reported }) => {
-                if gone && !*reported {
-                    *reported = true;
-                    let (reason, unfinished) = (reason.clone(), *unfinished);
-                    self.outbox.push(SegmentEvent::Park { reason, unfinished, events: None });
+            Some(Leaving::Park { by, reported }) => {
+                if gone && !std::mem::replace(reported, true) {
+                    self.outbox.push(by.clone());
                 } else if gone && self.outbox.is_empty() {
                     let unanswered = self.in_flight.as_ref();
                     let given_up = |since: Duration| self.draining && now >= since + LEAVE_UNANSWERED_AFTER;
@@ -145,5 +152,11 @@ impl Segment {
                 }
             }
         }
+    }
+}
+
+impl Leaving {
+    const fn park(reason: ParkReason, unfinished: bool) -> Self {
+        Self::Park { by: SegmentEvent::Park { reason, unfinished, events: None }, reported: false }
     }
 }

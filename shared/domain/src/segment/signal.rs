@@ -75,10 +75,20 @@ pub enum Signal {
     TaskEnded {
         task: String,
     },
-    /// The harness is gone, or could not be started; what a person has to know.
+    /// The harness is gone; why.
     Ended {
         what: String,
     },
+    /// No harness can be started here; what a person has to do.
+    Unable {
+        what: String,
+    },
+    /// The executor's lease is not renewed.
+    CutOff,
+    /// Everything inside stands still, because the executor's beat was missing.
+    Frozen,
+    /// The executor's lease is renewed.
+    Reachable,
     /// The agent called; answered by [`Effect::Answer`].
     Called {
         call: CallNo,
@@ -117,6 +127,10 @@ pub enum Effect {
         contents: Contents,
         wake: Option<WakeTrigger>,
     },
+    /// Everything inside is to stand still, and nothing is served to it.
+    Freeze,
+    /// It goes on.
+    Thaw,
     /// Ask for a frame that is not echoed; answered by `Withdrawn`.
     Withdraw {
         frame: Uuid,

@@ -6,8 +6,8 @@ use super::*;
 use crate::Timestamp;
 use crate::ids::{AgentId, ConversationId, OrgId, UserId};
 use crate::process::{
-    Card, Cause, ConversationKey, Decision, Harness as Kind, Input, Mode, Phase, Session, StartWith,
-    StopScope, TurnOutcome, WaitRequest, step,
+    Card, Cause, ConversationKey, Decision, Harness as Kind, Input, Mode, ParkReason, Phase, Session,
+    StartWith, StopScope, TurnOutcome, WaitRequest, step,
 };
 
 const KEY: ConversationKey = ConversationKey {
@@ -395,15 +395,22 @@ fn a_message_that_comes_while_the_session_ends_wakes_the_process_at_once() {
 }
 
 #[test]
-fn a_harness_that_ends_by_itself_or_cannot_start_parks_with_the_reason() {
+fn a_harness_that_ends_by_itself_rests_and_one_that_cannot_start_waits_for_a_person() {
     let mut stage = Stage::new();
     stage.effects.pop_front();
     stage.gone();
     let what = "it ended".to_owned();
     assert_eq!(stage.done(), vec![Effect::Crashed { what }, Effect::Leave]);
-    assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::NeedsAttention { .. }, .. }));
+    assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::Crashed { .. }, .. }));
     assert_eq!(stage.log.undelivered, seqs(&[1]), "the message is kept");
+
+    let mut stage = Stage::new();
+    stage.effects.pop_front();
+    stage.tell(Signal::Unable { what: "install bubblewrap".into() });
+    assert_eq!(stage.done(), vec![Effect::Leave]);
+    assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::NeedsAttention { .. }, .. }));
 }
 
+mod frozen;
 mod leaving;
 mod waiting;
