@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bus::{BusError, Port};
 use contract::buckets::Role;
-use contract::topology::OPERATOR;
+use contract::topology::{OPERATOR, TIMERS};
 use domain::process::{ConversationKey, Fact, LossReason, Step};
 use serde_json::Value;
 use tests::installation::executor_name;
@@ -69,6 +70,28 @@ async fn a_harness_that_is_killed_in_the_middle_of_a_tool_goes_on_after_a_rest_a
     let steps = steps(&installation, &record).await;
     assert_eq!(facts(&steps).filter(|fact| matches!(fact, Fact::Crashed { .. })).count(), 1);
     assert_eq!(steps.last().expect("a step").state.crashes.in_a_row, 0, "a good turn lies between");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_from_the_broker_by_hand_comes_back() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "wait 25").await;
+    let parked = |record: &Value| record["process"]["park_reason"]["park_reason"] == "wait_time";
+    api.until("a park", &agent, &conversation, parked).await;
+    let operator = installation.broker.connect(OPERATOR).await;
+    eventually("a timer", SOON, async || operator.last(TIMERS, "timer.>").await?.ok_or(BusError::Unknown))
+        .await;
+    operator.purge(TIMERS, ">", 0).await.expect("deleted");
+    operator.purge("KV_executors", ">", 0).await.expect("deleted");
+    let record = api
+        .until("the wake in time", &agent, &conversation, |record| {
+            record["result"].as_str().is_some_and(|text| text.contains("The time has come"))
+        })
+        .await;
+    let steps = steps(&installation, &record).await;
+    assert_eq!(facts(&steps).filter(|fact| matches!(fact, Fact::Lost { .. })).count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,9 @@ use contract::messages::record::{InputEntry, InputKind, Source};
 use contract::subjects::{DeadOf, filter};
 use contract::topology::{CONSOLE, DEAD, INGRESS, OPERATOR, PROCESS, RECORD, STEERER, WAKER};
 use domain::process::{ConversationKey, Mode};
+use serde_json::Value;
 use tests::builders::{agent, key, message, user};
+use tests::installation::program;
 use tests::{Broker, soon};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -141,8 +143,35 @@ async fn a_consumer_rings_until_it_is_done_and_puts_aside_what_nobody_can_take()
     .await;
     let entry: InputEntry = letter.decode().expect("the original");
     assert!(matches!(entry.what, InputKind::Message { text, .. } if text == "poison"));
+    let listed = dlq(&broker, &["ls", "--json"]).await;
+    let number = listed["letter"].as_u64().expect("its number").to_string();
+    assert!(listed["because"].as_str().is_some_and(|why| why.contains("failed")), "{listed}");
+    assert_eq!(listed["subject"], Subject::RecordIn(key(1)).to_string());
+    let shown = dlq(&broker, &["show", &number, "--json"]).await;
+    assert!(shown["body"].to_string().contains("poison"), "{shown}");
+    dlq(&broker, &["replay", &number]).await;
+    while seen.iter().filter(|(text, _)| text == "poison").count() <= bus::FAILURES_MAX as usize {
+        seen.push(
+            tokio::time::timeout(Duration::from_secs(60), rung.recv()).await.expect("again").expect("one"),
+        );
+    }
+    assert_eq!(dlq(&broker, &["show", &number]).await, Value::Null, "it is gone");
     stop.cancel();
     running.await.expect("the loop ends when it is stopped");
+}
+
+/// What `resident dlq` prints; null where it prints nothing or fails.
+async fn dlq(broker: &Broker, args: &[&str]) -> Value {
+    let output = tokio::process::Command::new(program("resident"))
+        .arg("dlq")
+        .args(args)
+        .env_clear()
+        .env("RESIDENT__BROKER__URL", broker.url())
+        .env("RESIDENT__BROKER__CREDENTIALS", broker.dir())
+        .output()
+        .await
+        .expect("resident");
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread")]

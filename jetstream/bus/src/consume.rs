@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::{AckKind, Message};
-use contract::Subject;
-use contract::envelope::header;
 use contract::subjects::DeadOf;
 use futures_util::StreamExt;
 use tokio::sync::Semaphore;
@@ -17,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connect::Nats;
-use crate::port::{BusError, Outgoing, Port, Stored};
+use crate::dead_letters::bury;
+use crate::port::Stored;
 use crate::publish::delivered;
 
 /// How often a handler may fail on a message before it is put aside.
@@ -211,26 +210,4 @@ impl Consumer {
     fn failing(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Keeps a message that nobody could handle, with where it came from and why. Doing it again keeps one.
-pub async fn bury(
-    port: &dyn Port,
-    of: DeadOf,
-    stream: &str,
-    stored: &Stored,
-    why: &str,
-) -> Result<(), BusError> {
-    tracing::error!(subject = stored.subject, sequence = stored.sequence, why, "put aside as a dead letter");
-    let envelope = &stored.envelope;
-    let mut letter = Outgoing::bare(&Subject::Dead(of), envelope.body.clone())
-        .traced(envelope.traceparent.clone())
-        .with_id(format!("{stream}-{}", stored.sequence));
-    letter.kind = Some(envelope.kind.clone());
-    letter.headers = vec![
-        (header::DEAD_BECAUSE, why.replace(['\r', '\n'], " ")),
-        (header::DEAD_SUBJECT, stored.subject.clone()),
-        (header::DEAD_SEQUENCE, stored.sequence.to_string()),
-    ];
-    port.publish(letter).await.map(drop)
 }

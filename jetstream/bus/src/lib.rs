@@ -5,6 +5,7 @@ mod append;
 pub mod broker;
 mod connect;
 mod consume;
+mod dead_letters;
 mod events;
 mod fanout;
 pub mod kv;
@@ -18,7 +19,8 @@ mod steps;
 
 pub use append::{AppendError, Appended, Head, Log};
 pub use connect::{ConnectError, Credentials, Nats};
-pub use consume::{Consumer, Delivery, FAILURES_MAX, Handled, bury};
+pub use consume::{Consumer, Delivery, FAILURES_MAX, Handled};
+pub use dead_letters::{DeadLetter, bury};
 pub use events::last_event;
 pub use fanout::{Fanout, Followed, Follower, Item, history};
 pub use live::Heard;

@@ -86,10 +86,29 @@ impl Nats {
         }
     }
 
+    /// As [`Port::next`], with the headers that are not the envelope's.
+    pub(crate) async fn next_with_headers(
+        &self,
+        stream: &str,
+        filter: &str,
+        from: u64,
+    ) -> Result<Option<(Stored, HeaderMap)>, BusError> {
+        let message = self.get_message(stream, |get| get.sequence(from).next_by_subject(filter)).await?;
+        Ok(message.map(|message| (stored(&message), message.headers)))
+    }
+
     async fn get(&self, stream: &str, which: impl FnOnce(Get) -> Get) -> Result<Option<Stored>, BusError> {
+        Ok(self.get_message(stream, which).await?.as_ref().map(stored))
+    }
+
+    async fn get_message(
+        &self,
+        stream: &str,
+        which: impl FnOnce(Get) -> Get,
+    ) -> Result<Option<StreamMessage>, BusError> {
         let stream = self.bind(stream).await?;
         match which(stream.raw_message_builder()).send().await {
-            Ok(message) => Ok(Some(stored(&message))),
+            Ok(message) => Ok(Some(message)),
             Err(error) => match error.kind() {
                 RawMessageErrorKind::NoMessageFound => Ok(None),
                 _ => Err(BusError::Unavailable(error.to_string())),

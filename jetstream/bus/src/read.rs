@@ -129,6 +129,17 @@ impl Reader {
         }
     }
 
+    /// How many messages were stored when the reader opened, from where it begins. Asked before the first
+    /// [`Reader::next`].
+    pub async fn stored(&mut self) -> u64 {
+        loop {
+            match &self.open {
+                Some(open) => return open.behind,
+                None => self.reopen().await,
+            }
+        }
+    }
+
     async fn reopen(&mut self) {
         let opening = match &mut self.opening {
             Some(opening) => opening,

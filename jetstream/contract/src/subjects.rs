@@ -109,6 +109,10 @@ pub mod filter {
         "record.*.*.in".into()
     }
 
+    pub fn all_dead() -> String {
+        "dead.>".into()
+    }
+
     pub fn all_logs() -> String {
         "process.>".into()
     }

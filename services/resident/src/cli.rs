@@ -39,6 +39,9 @@ pub(crate) enum Command {
     /// Where sources outside send their events.
     #[command(subcommand)]
     Hooks(HooksCommand),
+    /// Messages that no handler could take: lists, shows and sends them again.
+    #[command(subcommand)]
+    Dlq(DlqCommand),
     /// Lists the processes of the organization.
     Ps(PsArgs),
     /// Gives an agent a task and shows what happens.
@@ -186,6 +189,28 @@ pub(crate) enum HooksCommand {
 
         #[arg(long)]
         json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DlqCommand {
+    /// Lists them, the oldest first.
+    Ls {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows one with the whole message.
+    Show {
+        /// Its number, as `resident dlq ls` shows it.
+        letter: u64,
+
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sends one again to where it was read, once what was wrong is mended, and forgets it.
+    Replay {
+        /// Its number, as `resident dlq ls` shows it.
+        letter: u64,
     },
 }
 

@@ -4,6 +4,7 @@ mod answer;
 mod broker;
 mod demo;
 mod dev;
+mod dlq;
 mod explain;
 mod hooks;
 mod keys;
@@ -49,6 +50,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Hooks(HooksCommand::Add { source: SourceArg::Github, org, app, hook, json }) => {
             hooks::add(&settings::read(&flags)?, org, app, hook, json).await?;
         }
+        Command::Dlq(command) => dlq::run(&settings::read(&flags)?, &command).await?,
         Command::Answer(args) => answer::run(&settings::read(&flags)?, &args).await?,
         Command::Explain(args) => explain::explain(&settings::read(&flags)?, &args).await?,
         Command::History(args) => explain::history(&settings::read(&flags)?, &args).await?,

@@ -63,6 +63,12 @@ pub(crate) enum Failure {
     #[error("the key was not stored; is the broker running?")]
     Key(#[source] bus::BusError),
 
+    #[error("the dead letters cannot be reached; is the broker running?")]
+    DeadLetters(#[source] bus::BusError),
+
+    #[error("there is no dead letter {0}; `resident dlq ls` lists them")]
+    NoDeadLetter(u64),
+
     #[error("whose hook is it? Name the organization with --org")]
     NoOrg,
 

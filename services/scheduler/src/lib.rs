@@ -4,6 +4,7 @@
 
 mod config;
 mod idle;
+mod missing;
 mod on_step;
 
 use bus::{Nats, Steps};

@@ -10,8 +10,8 @@ use contract::messages::timer::Timer;
 use contract::subjects::filter;
 use contract::topology::TIMERS;
 use domain::Timestamp;
-use domain::ids::{OrgId, ProcessId, WaitId};
-use domain::process::State;
+use domain::ids::{ProcessId, WaitId};
+use domain::process::{ConversationKey, State};
 use service::Runtime;
 
 /// Where the broker is told when and on what a message is to be stored again.
@@ -21,23 +21,26 @@ const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
 /// How often what could not be set is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// How often what is set is compared with what the broker holds.
+const COMPARED_EVERY: Duration = Duration::from_secs(15);
+
 pub(crate) struct Scheduler {
     port: Arc<dyn Port>,
     /// The timers that are set.
-    set: HashMap<ProcessId, Set>,
+    pub(crate) set: HashMap<ProcessId, Set>,
     /// Processes whose timer is not what it ought to be, with what it ought to be.
-    behind: HashMap<ProcessId, Wanted>,
+    pub(crate) behind: HashMap<ProcessId, Wanted>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Set {
-    org: OrgId,
-    wait: WaitId,
-    at: Timestamp,
+pub(crate) struct Set {
+    pub(crate) key: ConversationKey,
+    pub(crate) wait: WaitId,
+    pub(crate) at: Timestamp,
 }
 
 #[derive(Debug, Clone)]
-enum Wanted {
+pub(crate) enum Wanted {
     Timer(Timer),
     Nothing,
 }
@@ -51,6 +54,7 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     // Both are read at once; what is behind is known when both have been.
     let mut timers = Some(Reader::open(&nats, TIMERS, filter::all_timers(), Start::LastOfEach));
     let mut steps_read = false;
+    let mut compare = runtime.clock.sleep(COMPARED_EVERY);
     loop {
         let unsettled = timers.is_none() && steps_read && !scheduler.behind.is_empty();
         tokio::select! {
@@ -64,6 +68,12 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
                 Told::Step(step) => scheduler.on_step(&step.state, step.at),
             },
             () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => {}
+            () = &mut compare => {
+                compare = runtime.clock.sleep(COMPARED_EVERY);
+                if timers.is_none() && steps_read {
+                    scheduler.compare(&nats, runtime.clock.now()).await;
+                }
+            }
         }
         if timers.is_none() && steps_read {
             scheduler.settle().await;
@@ -85,7 +95,7 @@ impl Scheduler {
     /// A timer was set before this instance began.
     fn on_set(&mut self, stored: &Stored) {
         let Ok(Timer { key, process, wait, at }) = stored.decode() else { return };
-        self.set.insert(process, Set { org: key.org, wait, at });
+        self.set.insert(process, Set { key, wait, at });
         match self.behind.get(&process) {
             Some(Wanted::Timer(timer)) if (timer.wait, timer.at) == (wait, at) => {
                 self.behind.remove(&process);
@@ -132,18 +142,19 @@ impl Scheduler {
     async fn settle_one(&mut self, process: ProcessId, wanted: Wanted) -> Result<(), BusError> {
         let before = self.set.get(&process).copied();
         if let Wanted::Timer(timer) = wanted {
-            let (org, wait, at) = (timer.key.org, timer.wait, timer.at);
+            let Timer { key, wait, at, .. } = timer;
+            let org = key.org;
             let mut message = Outgoing::message(&Subject::Timer(org, process, wait), &timer);
             message.headers.push((SCHEDULE, format!("@at {at}")));
             message.headers.push((SCHEDULE_TARGET, Subject::Due(org, process, wait).to_string()));
             self.port.publish(message).await?;
-            self.set.insert(process, Set { org, wait, at });
+            self.set.insert(process, Set { key, wait, at });
             if before.is_none_or(|before| before.wait == wait) {
                 return Ok(());
             }
         }
         if let Some(before) = before {
-            let subject = Subject::Timer(before.org, process, before.wait).to_string();
+            let subject = Subject::Timer(before.key.org, process, before.wait).to_string();
             self.port.purge(TIMERS, &subject, 0).await?;
             if self.set.get(&process) == Some(&before) {
                 self.set.remove(&process);
