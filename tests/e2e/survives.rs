@@ -6,12 +6,11 @@ use std::time::Duration;
 use bus::{BusError, Port};
 use contract::buckets::Role;
 use contract::topology::{OPERATOR, TIMERS};
-use domain::process::{ConversationKey, Fact, LossReason, Step};
+use domain::process::{Fact, LossReason, Step};
 use serde_json::Value;
 use tests::installation::executor_name;
-use tests::invariants::check_log;
 use tests::wait::eventually;
-use tests::{Installation, log, model};
+use tests::{Installation, model};
 
 /// Longer than an executor acts without its lease, with a renewal's time to spare.
 const CUT_FOR: Duration = Duration::from_secs(28);
@@ -28,16 +27,6 @@ fn ticks(count: usize) -> String {
 
 fn ticked(tree: &Path) -> usize {
     std::fs::read_to_string(tree.join("ticks.txt")).unwrap_or_default().lines().count()
-}
-
-async fn steps(installation: &Installation, record: &Value) -> Vec<Step> {
-    let key = ConversationKey {
-        org: serde_json::from_value(record["organization_id"].clone()).expect("an id"),
-        conversation: serde_json::from_value(record["id"].clone()).expect("an id"),
-    };
-    let steps = log::steps(&installation.broker.connect(OPERATOR).await, key).await;
-    check_log(key, &steps).unwrap_or_else(|breach| panic!("{breach:?} in {steps:#?}"));
-    steps
 }
 
 fn facts(steps: &[Step]) -> impl Iterator<Item = &Fact> {
@@ -67,7 +56,7 @@ async fn a_harness_that_is_killed_in_the_middle_of_a_tool_goes_on_after_a_rest_a
     assert!(record["result"].as_str().is_some_and(|text| text.contains("signal 9")), "{record:#}");
     let runs = std::fs::read_to_string(installation.tree(&agent, &conversation).join("runs.txt"));
     assert_eq!(runs.expect("its file"), "once\n", "what it had been told is not told again");
-    let steps = steps(&installation, &record).await;
+    let steps = installation.steps(&record).await;
     assert_eq!(facts(&steps).filter(|fact| matches!(fact, Fact::Crashed { .. })).count(), 1);
     assert_eq!(steps.last().expect("a step").state.crashes.in_a_row, 0, "a good turn lies between");
 }
@@ -90,7 +79,7 @@ async fn what_is_deleted_from_the_broker_by_hand_comes_back() {
             record["result"].as_str().is_some_and(|text| text.contains("The time has come"))
         })
         .await;
-    let steps = steps(&installation, &record).await;
+    let steps = installation.steps(&record).await;
     assert_eq!(facts(&steps).filter(|fact| matches!(fact, Fact::Lost { .. })).count(), 0);
 }
 
@@ -115,7 +104,7 @@ async fn an_outage_of_the_broker_costs_a_running_turn_a_pause_and_nothing_else()
         })
         .await;
     assert_eq!(ticked(&tree), 400, "the same command went on");
-    let steps = steps(&installation, &record).await;
+    let steps = installation.steps(&record).await;
     assert!(facts(&steps).any(|fact| matches!(fact, Fact::StoodStill { .. })), "{steps:#?}");
     let ends = |fact: &&Fact| {
         matches!(
@@ -150,7 +139,7 @@ async fn an_executor_that_stood_still_for_too_long_finds_its_harness_frozen_and_
         .await;
     assert_eq!(ticked(&tree), paused, "the old one never went on");
     assert_eq!(installation.sandboxes(), 1);
-    let steps = steps(&installation, &record).await;
+    let steps = installation.steps(&record).await;
     let lost = |fact: &Fact| matches!(fact, Fact::Lost { why: LossReason::LeaseExpired, .. });
     assert_eq!(facts(&steps).filter(|fact| lost(fact)).count(), 1);
     assert_eq!(steps.last().expect("a step").state.epoch.0, 2);

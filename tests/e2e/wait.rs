@@ -7,22 +7,14 @@ use contract::buckets::{Executors, Role};
 use contract::topology::OPERATOR;
 use domain::Timestamp;
 use domain::ids::ExecutorId;
-use domain::process::{ConversationKey, Fact, Step, WaitClosed, WaitOn};
+use domain::process::{Fact, Step, WaitClosed, WaitOn};
 use scripted_model::{Reply, RequestView, Script};
 use serde_json::{Value, json};
 use tests::wait::eventually;
-use tests::{Installation, Options, api::Api, log, model};
+use tests::{Installation, Options, api::Api, model};
 
 /// How late a wake may be.
 const LATE_MAX: Duration = Duration::from_secs(5);
-
-async fn steps(installation: &Installation, record: &Value) -> Vec<Step> {
-    let key = ConversationKey {
-        org: serde_json::from_value(record["organization_id"].clone()).expect("an id"),
-        conversation: serde_json::from_value(record["id"].clone()).expect("an id"),
-    };
-    log::steps(&installation.broker.connect(OPERATOR).await, key).await
-}
 
 async fn parked(api: &Api, agent: &str, conversation: &str, reason: &str) -> Value {
     api.until("a park", agent, conversation, |record| {
@@ -80,7 +72,7 @@ async fn a_wait_for_a_time_parks_with_nothing_left_and_wakes_in_time() {
         })
         .await;
     assert_eq!(woken["process"]["id"], process["id"], "one process");
-    let waits = waits(&steps(&installation, &record).await);
+    let waits = waits(&installation.steps(&record).await);
     let [(until, fired)] = waits.as_slice() else { panic!("{waits:?}") };
     assert!(until <= fired && fired.since(*until) <= LATE_MAX, "due {until}, over {fired}");
     api.say(&agent, &conversation, "run cat kept.txt", "auto").await;
@@ -114,7 +106,7 @@ async fn twelve_waits_in_a_row_each_wake_once() {
     let conversation = api.open(&agent, "begin").await;
     let record = api.until_status(&agent, &conversation, "completed").await;
     assert_eq!(record["result"], "twelve waits");
-    let waits = waits(&steps(&installation, &record).await);
+    let waits = waits(&installation.steps(&record).await);
     assert_eq!(waits.len(), WAITS);
     for (until, fired) in waits {
         assert!(until <= fired && fired.since(until) <= LATE_MAX, "due {until}, over {fired}");

@@ -10,6 +10,7 @@ use bus::kv;
 use contract::buckets::{Key, Keys, Role, SecretHash};
 use contract::topology::OPERATOR;
 use domain::ids::{KeyId, OrgId, UserId};
+use domain::process::{ConversationKey, Step};
 use scripted_model::{Script, ScriptedModel};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -18,6 +19,7 @@ use tokio::process::{Child, Command};
 
 use crate::api::Api;
 use crate::broker::{Broker, fleet, tools};
+use crate::invariants::check_log;
 
 /// Every role starts within this, on a machine that is busy with other tests.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -158,6 +160,17 @@ impl Installation {
     /// The working tree of a conversation, on the first volume.
     pub fn tree(&self, agent: &str, conversation: &str) -> PathBuf {
         self.volume(0).join("agents").join(agent).join("conversations").join(conversation).join("tree")
+    }
+
+    /// Every step of the conversation of a record, checked against the invariants.
+    pub async fn steps(&self, record: &Value) -> Vec<Step> {
+        let key = ConversationKey {
+            org: serde_json::from_value(record["organization_id"].clone()).expect("an id"),
+            conversation: serde_json::from_value(record["id"].clone()).expect("an id"),
+        };
+        let steps = crate::log::steps(&self.broker.connect(OPERATOR).await, key).await;
+        check_log(key, &steps).unwrap_or_else(|breach| panic!("{breach:?} in {steps:#?}"));
+        steps
     }
 
     pub fn log_of(&self, role: &str) -> String {

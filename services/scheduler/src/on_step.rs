@@ -71,7 +71,10 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
             () = &mut compare => {
                 compare = runtime.clock.sleep(COMPARED_EVERY);
                 if timers.is_none() && steps_read {
-                    scheduler.compare(&nats, runtime.clock.now()).await;
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        () = scheduler.compare(&nats, runtime.clock.now()) => {}
+                    }
                 }
             }
         }

@@ -238,6 +238,8 @@ impl Segment {
                 self.harness = Harness::Idle { since: now };
                 self.outbox.push(SegmentEvent::Ready { session });
                 effects.extend(self.frozen.map(|_| Effect::Freeze));
+                // What asked for its end while it was being set up found nothing to end.
+                effects.extend(self.leaving.as_ref().map(|_| Effect::Kill));
             }
             Signal::Running => {
                 if self.harness != Harness::Running {

@@ -137,10 +137,13 @@ async fn agent_of(executor: &Executor, state: &State) -> Result<Agent, String> {
                     state.agent
                 ));
             }
-            // The segment gives up before this does: when another holds its process, or when it has stood still too long.
+            // An outage of the broker is no reason to ask a person. The executor's end is the bound.
             Err(error) => tracing::warn!(%error, "the agent cannot be read yet"),
         }
-        executor.clock.sleep(BROKER_AWAY).await;
+        tokio::select! {
+            () = executor.shutdown.now() => return Err("the executor ended while it was away".into()),
+            () = executor.clock.sleep(BROKER_AWAY) => {}
+        }
     }
 }
 

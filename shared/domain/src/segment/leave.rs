@@ -30,7 +30,7 @@ impl Segment {
         let idle = matches!(self.harness, Harness::Idle { .. }) && self.leaving.is_none();
         let unseen = self.watched.is_none_or(|seen| now >= seen + self.policy.viewer_gone_after);
         let nothing_waits = self.is_quiet(now) && self.waiting() == Contents::default();
-        idle && unseen && nothing_waits && self.log.hot().is_some()
+        idle && unseen && nothing_waits && self.frozen.is_none() && self.log.hot().is_some()
     }
 
     pub(super) fn make_room(&mut self, now: Duration) -> Option<Effect> {

@@ -29,6 +29,7 @@ fn nothing_goes_in_and_nothing_parks_while_it_stands_still() {
     stage.turn_ends(TurnOutcome::Completed);
     stage.done();
     stage.tell(Signal::Frozen);
+    stage.tell(Signal::MakeRoom);
     stage.say(Mode::Auto);
     stage.passes(500);
     assert!(stage.done().is_empty(), "nothing is done");

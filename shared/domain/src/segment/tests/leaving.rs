@@ -82,6 +82,18 @@ fn a_segment_that_was_cut_is_told_so_where_nobody_said_anything() {
 }
 
 #[test]
+fn a_harness_that_was_being_set_up_when_its_end_was_asked_for_is_killed_once_it_is_there() {
+    let mut stage = Stage::new();
+    stage.effects.pop_front();
+    stage.stop(StopScope::Process);
+    stage.done();
+    stage.tell(Signal::Ready { session: Session { id: "s".into(), version: "1".into() } });
+    assert!(stage.done().contains(&Effect::Kill));
+    stage.gone();
+    assert_eq!(stage.done(), vec![Effect::Leave]);
+}
+
+#[test]
 fn a_claim_that_another_won_or_nobody_answered_is_left() {
     let log = apply(None, said(1, Mode::Auto)).expect("a start");
     let other = Report {
