@@ -5,6 +5,7 @@
 mod background;
 mod burst;
 mod dev;
+mod full;
 mod github;
 mod history;
 mod idle;

@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 
 use crate::api::Api;
 use crate::broker::{Broker, fleet, tools};
-use crate::invariants::check_log;
+use crate::invariants::{check_all, check_log};
 
 /// Every role starts within this, on a machine that is busy with other tests.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -170,6 +170,13 @@ impl Installation {
         };
         let steps = crate::log::steps(&self.broker.connect(OPERATOR).await, key).await;
         check_log(key, &steps).unwrap_or_else(|breach| panic!("{breach:?} in {steps:#?}"));
+        steps
+    }
+
+    /// Every step of every conversation, in the order of the log, checked against the invariants.
+    pub async fn log(&self) -> Vec<Step> {
+        let steps = crate::log::all(&self.broker.connect(OPERATOR).await).await;
+        check_all(&steps, usize::from(self.options.slots)).unwrap_or_else(|breach| panic!("{breach:?}"));
         steps
     }
 

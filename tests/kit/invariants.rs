@@ -1,9 +1,9 @@
 //! What must hold of a conversation's log, whoever wrote it. One function per invariant of docs/invariants.md; the
 //! property tests call them after every step, runs of real processes at their end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use domain::ids::{ProcessId, RecordSeq};
+use domain::ids::{ExecutorId, ProcessId, RecordSeq};
 use domain::process::{
     CardClosed, Cause, ConversationKey, Decision, ExitReason, Fact, Input, Phase, SegmentEvent, State, Step,
     StopScope, Wait, WaitClosed, step,
@@ -31,6 +31,31 @@ const CHECKS: [(&str, Check); 9] = [
 pub fn check_log(key: ConversationKey, log: &[Step]) -> Result<(), Breach> {
     for (name, check) in CHECKS {
         check(key, log).map_err(|shown| Breach(name, shown))?;
+    }
+    Ok(())
+}
+
+/// Checks the steps of an installation, in the order of the log: each conversation by itself, and that no executor ever
+/// ran more than its slots.
+pub fn check_all(log: &[Step], slots: usize) -> Result<(), Breach> {
+    let mut conversations: BTreeMap<_, Vec<Step>> = BTreeMap::new();
+    let mut hot: BTreeMap<ExecutorId, BTreeSet<ProcessId>> = BTreeMap::new();
+    for at in log {
+        let key = at.state.key();
+        conversations.entry((key.org, key.conversation)).or_default().push(at.clone());
+        for running in hot.values_mut() {
+            running.remove(&at.state.process);
+        }
+        if let Some(segment) = at.state.hot() {
+            let running = hot.entry(segment.executor).or_default();
+            running.insert(at.state.process);
+            if running.len() > slots {
+                return Err(Breach("more hot than slots", format!("{running:?} on {}", segment.executor)));
+            }
+        }
+    }
+    for steps in conversations.values() {
+        check_log(steps[0].state.key(), steps)?;
     }
     Ok(())
 }

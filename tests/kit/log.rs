@@ -1,4 +1,4 @@
-//! Reading a conversation's log as a test sees it.
+//! Reading logs as a test sees them.
 
 use bus::{Nats, Reader, Seen, Start};
 use contract::subjects::filter;
@@ -7,7 +7,16 @@ use domain::process::{ConversationKey, Step};
 
 /// Every step of a conversation, in order. Read as a user that may open readers of all logs.
 pub async fn steps(nats: &Nats, key: ConversationKey) -> Vec<Step> {
-    let mut reader = Reader::open(nats, PROCESS, filter::log(key), Start::At(1));
+    under(nats, filter::log(key)).await
+}
+
+/// Every step of the installation, in order.
+pub async fn all(nats: &Nats) -> Vec<Step> {
+    under(nats, filter::all_logs()).await
+}
+
+async fn under(nats: &Nats, filter: String) -> Vec<Step> {
+    let mut reader = Reader::open(nats, PROCESS, filter, Start::At(1));
     let mut steps = Vec::new();
     loop {
         match reader.next().await {

@@ -8,14 +8,18 @@ use contract::subjects::filter;
 use contract::topology::PROCESS;
 use domain::Timestamp;
 use domain::process::{State, Step};
+use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::connect::Nats;
 use crate::read::{Reader, Seen, Start};
 
-/// Steps that a follower may be behind. Then the others wait for it, and the broker keeps what comes.
-const BEHIND_MAX: usize = 256;
+/// Steps that are told at once, where so many are there: to wake four followers for each is a good part of the work.
+const TOLD_AT_ONCE: usize = 64;
+
+/// How many times that a follower may be behind. Then the others wait for it, and the broker keeps what comes.
+const BEHIND_MAX: usize = 4;
 
 /// What a follower is told.
 #[derive(Debug, Clone)]
@@ -47,12 +51,17 @@ impl Message for Outcome {
 
 /// One follower's end.
 #[derive(Debug)]
-pub struct Steps(mpsc::Receiver<Told>);
+pub struct Steps {
+    receiver: mpsc::Receiver<Arc<[Told]>>,
+    /// What was received last, and how much of it has been given.
+    received: Arc<[Told]>,
+    given: usize,
+}
 
 /// Reads the log for those who follow it in this program.
 #[derive(Debug, Default)]
 pub struct LogReading {
-    followers: Vec<mpsc::Sender<Told>>,
+    followers: Vec<mpsc::Sender<Arc<[Told]>>>,
 }
 
 // === impl LogReading ===
@@ -62,7 +71,7 @@ impl LogReading {
     pub fn follower(&mut self) -> Steps {
         let (sender, receiver) = mpsc::channel(BEHIND_MAX);
         self.followers.push(sender);
-        Steps(receiver)
+        Steps { receiver, received: Arc::default(), given: 0 }
     }
 
     /// Reads from the last step of each process on, until all followers are dropped.
@@ -71,23 +80,16 @@ impl LogReading {
         let mut followers = self.followers;
         tokio::spawn(async move {
             while !followers.is_empty() {
-                let told = match reader.next().await {
-                    Seen::CaughtUp => Told::CaughtUp,
-                    Seen::Message(stored) => match stored.decode::<Outcome>() {
-                        Ok(Outcome { at, state }) => Told::Step(Arc::new(Stepped {
-                            at,
-                            state,
-                            traceparent: stored.envelope.traceparent,
-                        })),
-                        Err(error) => {
-                            tracing::error!(subject = stored.subject, %error, "a step that cannot be read");
-                            continue;
-                        }
-                    },
-                };
+                let mut told = Vec::new();
+                let mut seen = Some(reader.next().await);
+                while let Some(next) = seen {
+                    told.extend(told_of(next));
+                    seen = if told.len() < TOLD_AT_ONCE { reader.next().now_or_never() } else { None };
+                }
+                let told: Arc<[Told]> = told.into();
                 let mut there = Vec::with_capacity(followers.len());
                 for follower in followers {
-                    if follower.send(told.clone()).await.is_ok() {
+                    if follower.send(Arc::clone(&told)).await.is_ok() {
                         there.push(follower);
                     }
                 }
@@ -97,15 +99,37 @@ impl LogReading {
     }
 }
 
+fn told_of(seen: Seen) -> Option<Told> {
+    let stored = match seen {
+        Seen::CaughtUp => return Some(Told::CaughtUp),
+        Seen::Message(stored) => stored,
+    };
+    match stored.decode::<Outcome>() {
+        Ok(Outcome { at, state }) => {
+            Some(Told::Step(Arc::new(Stepped { at, state, traceparent: stored.envelope.traceparent })))
+        }
+        Err(error) => {
+            tracing::error!(subject = stored.subject, %error, "a step that cannot be read");
+            None
+        }
+    }
+}
+
 // === impl Steps ===
 
 impl Steps {
     /// What comes next. Cancelling loses nothing.
     pub async fn next(&mut self) -> Told {
-        match self.0.recv().await {
-            Some(told) => told,
-            // The program ends.
-            None => std::future::pending().await,
+        loop {
+            if let Some(told) = self.received.get(self.given) {
+                self.given += 1;
+                return told.clone();
+            }
+            match self.receiver.recv().await {
+                Some(received) => (self.received, self.given) = (received, 0),
+                // The program ends.
+                None => std::future::pending().await,
+            }
         }
     }
 }

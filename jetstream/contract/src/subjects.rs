@@ -145,6 +145,10 @@ pub mod filter {
         "live.>".into()
     }
 
+    pub fn all_assignments() -> String {
+        "assign.>".into()
+    }
+
     /// The assignments of one class to an executor.
     pub fn assignments(executor: ExecutorId, class: WakeClass) -> String {
         format!("assign.{executor}.{}.*", class_token(class))

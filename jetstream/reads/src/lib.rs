@@ -1,9 +1,10 @@
 //! What the HTTP roles read of the bus, in the words of the API: who has which key, whose a conversation is, how it
-//! stands, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
+//! stands, what is before it, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
 
 mod card;
 mod directory;
 mod history;
+mod queue;
 mod receipt;
 mod rows;
 mod standing;
@@ -13,6 +14,7 @@ mod watch;
 pub use card::card;
 pub use directory::{conversation_of, directory};
 pub use history::history;
+pub use queue::Queues;
 pub use receipt::receipt;
 pub use rows::rows;
 pub use standing::{Head, head, queued, standing, started_by};

@@ -11,6 +11,7 @@ use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::get;
 use bus::{Fanout, Nats};
+use reads::Queues;
 use service::Runtime;
 
 /// What every handler has.
@@ -19,6 +20,7 @@ struct Console {
     nats: Nats,
     fanout: Fanout,
     access: Access,
+    queues: Queues,
     runtime: Runtime,
 }
 
@@ -33,7 +35,7 @@ pub fn start(nats: Nats, runtime: Runtime) -> Router {
         check.ready();
     });
     let access = Access::new(reads::directory(&nats), runtime.clock.clone());
-    routes().with_state(Console { nats, fanout, access, runtime })
+    routes().with_state(Console { queues: Queues::new(&nats), nats, fanout, access, runtime })
 }
 
 fn routes() -> Router<Console> {

@@ -47,7 +47,9 @@ pub(crate) async fn record(
     let last = head(&console.nats, key).await?.state;
     let handled = last.as_ref().map_or(RecordSeq(0), |state| state.handled);
     let thread = thread(&console.nats, key, handled, params.before).await?;
-    Ok(Json(ConversationRecord::new(key, &agent, last, thread)))
+    let mut record = ConversationRecord::new(key, &agent, last, thread);
+    console.queues.tell(&mut record.process).await?;
+    Ok(Json(record))
 }
 
 /// `GET /v1/agents/{agent_id}/conversations/{conversation_id}/run-state`

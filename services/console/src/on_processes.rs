@@ -19,7 +19,9 @@ pub(crate) async fn one(
     caller: Caller,
     Ids(process): Ids<ProcessId>,
 ) -> Result<Json<PublicProcess>, Problem> {
-    Ok(Json(console.last_step(&caller, process).await?.1.state.public()))
+    let mut process = console.last_step(&caller, process).await?.1.state.public();
+    console.queues.tell([&mut process]).await?;
+    Ok(Json(process))
 }
 
 /// `GET /v1/processes/{process_id}/history`
@@ -40,7 +42,9 @@ pub(crate) async fn explain(
     Ids(process): Ids<ProcessId>,
 ) -> Result<Json<Explanation>, Problem> {
     let (_, step) = console.last_step(&caller, process).await?;
-    Ok(Json(Explanation::new(&step.state, step.at)))
+    let mut process = step.state.public();
+    console.queues.tell([&mut process]).await?;
+    Ok(Json(Explanation::new(process, step.at)))
 }
 
 impl Console {
@@ -71,6 +75,7 @@ pub(crate) async fn fleet(
     Params(wanted): Params<FleetFilter>,
 ) -> Result<Json<List<FleetProcess>>, Problem> {
     caller.needs(Role::Operator)?;
-    let rows = rows::<Fleet>(&console.nats, &filter::of_org(caller.org)).await?;
+    let mut rows = rows::<Fleet>(&console.nats, &filter::of_org(caller.org)).await?;
+    console.queues.tell(rows.iter_mut().map(|row| &mut row.process)).await?;
     wanted.page(rows).map(Json)
 }

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{BusError, Nats, Outgoing, Port, Reader, Seen, Start, Steps, Stored, Told};
+use bus::{BusError, Nats, Outgoing, Port, Seen, Steps, Told};
 use contract::Subject;
 use contract::messages::timer::Timer;
-use contract::subjects::filter;
 use contract::topology::TIMERS;
 use domain::Timestamp;
 use domain::ids::{ProcessId, WaitId};
 use domain::process::{ConversationKey, State};
 use service::Runtime;
+
+use crate::missing::Comparing;
 
 /// Where the broker is told when and on what a message is to be stored again.
 const SCHEDULE: &str = "Nats-Schedule";
@@ -25,11 +26,13 @@ const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const COMPARED_EVERY: Duration = Duration::from_secs(15);
 
 pub(crate) struct Scheduler {
-    port: Arc<dyn Port>,
+    pub(crate) port: Arc<dyn Port>,
     /// The timers that are set.
     pub(crate) set: HashMap<ProcessId, Set>,
     /// Processes whose timer is not what it ought to be, with what it ought to be.
     pub(crate) behind: HashMap<ProcessId, Wanted>,
+    /// Whether everything that the log held at the start has been read.
+    steps_read: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,45 +52,51 @@ pub(crate) enum Wanted {
 pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("scheduler");
     let stop = runtime.shutdown.draining_token();
-    let mut scheduler =
-        Scheduler { port: Arc::new(nats.clone()), set: HashMap::new(), behind: HashMap::new() };
-    // Both are read at once; what is behind is known when both have been.
-    let mut timers = Some(Reader::open(&nats, TIMERS, filter::all_timers(), Start::LastOfEach));
-    let mut steps_read = false;
+    let mut scheduler = Scheduler {
+        port: Arc::new(nats.clone()),
+        set: HashMap::new(),
+        behind: HashMap::new(),
+        steps_read: false,
+    };
     let mut compare = runtime.clock.sleep(COMPARED_EVERY);
+    let mut comparing: Option<Comparing> = None;
     loop {
-        let unsettled = timers.is_none() && steps_read && !scheduler.behind.is_empty();
         tokio::select! {
             () = stop.cancelled() => return,
-            seen = next_of(&mut timers) => match seen {
-                Seen::Message(stored) => scheduler.on_set(&stored),
-                Seen::CaughtUp => timers = None,
-            },
             told = steps.next() => match told {
-                Told::CaughtUp => steps_read = true,
+                Told::CaughtUp => {
+                    scheduler.steps_read = true;
+                    check.ready();
+                    // What an earlier instance has set is not known yet.
+                    comparing.get_or_insert_with(|| scheduler.begin(&nats, Duration::ZERO));
+                }
                 Told::Step(step) => scheduler.on_step(&step.state, step.at),
             },
-            () = runtime.clock.sleep(AGAIN_AFTER), if unsettled => {}
+            seen = next_of(&mut comparing) => {
+                if let Some(mut compared) = comparing.take_if(|comparing| comparing.saw(seen)) {
+                    scheduler.end(&mut compared, runtime.clock.now()).await;
+                }
+            }
+            () = runtime.clock.sleep(AGAIN_AFTER), if scheduler.steps_read && !scheduler.behind.is_empty() => {}
             () = &mut compare => {
                 compare = runtime.clock.sleep(COMPARED_EVERY);
-                if timers.is_none() && steps_read {
-                    tokio::select! {
+                if scheduler.steps_read && comparing.is_none() {
+                    comparing = tokio::select! {
                         () = stop.cancelled() => return,
-                        () = scheduler.compare(&nats, runtime.clock.now()) => {}
-                    }
+                        begun = scheduler.begin_if_unequal(&nats) => begun,
+                    };
                 }
             }
         }
-        if timers.is_none() && steps_read {
+        if scheduler.steps_read {
             scheduler.settle().await;
-            check.ready();
         }
     }
 }
 
-async fn next_of(timers: &mut Option<Reader>) -> Seen {
-    match timers {
-        Some(timers) => timers.next().await,
+async fn next_of(comparing: &mut Option<Comparing>) -> Seen {
+    match comparing {
+        Some(comparing) => comparing.next().await,
         None => std::future::pending().await,
     }
 }
@@ -95,23 +104,19 @@ async fn next_of(timers: &mut Option<Reader>) -> Seen {
 // === impl Scheduler ===
 
 impl Scheduler {
-    /// A timer was set before this instance began.
-    fn on_set(&mut self, stored: &Stored) {
-        let Ok(Timer { key, process, wait, at }) = stored.decode() else { return };
-        self.set.insert(process, Set { key, wait, at });
-        match self.behind.get(&process) {
-            Some(Wanted::Timer(timer)) if (timer.wait, timer.at) == (wait, at) => {
-                self.behind.remove(&process);
-            }
-            Some(_) => {}
-            // Until a step says that it is still booked.
-            None => drop(self.behind.insert(process, Wanted::Nothing)),
-        }
-    }
-
     fn on_step(&mut self, state: &State, at: Timestamp) {
         let process = state.process;
         let wanted = wanted(state);
+        if !self.steps_read {
+            // An earlier instance has set it, or the comparison sets it.
+            match wanted {
+                Wanted::Timer(Timer { key, wait, at, .. }) => {
+                    drop(self.set.insert(process, Set { key, wait, at }))
+                }
+                Wanted::Nothing => drop(self.set.remove(&process)),
+            }
+            return;
+        }
         let set = self.set.get(&process).copied();
         match (&wanted, set) {
             (Wanted::Timer(timer), Some(set)) if (timer.wait, timer.at) == (set.wait, set.at) => {

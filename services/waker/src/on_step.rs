@@ -11,6 +11,7 @@ use bus::{Nats, Port, Reader, Seen, Start, Steps, Told};
 use contract::Subject;
 use contract::buckets::{AgentKey, Executors, Lease};
 use contract::messages::assign::Assignment;
+use contract::subjects::filter;
 use contract::topology::{ASSIGN, PROCESS};
 use domain::ids::{ExecutorId, ProcessId};
 use domain::placement::{Candidate, Placement, place};
@@ -123,7 +124,7 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
 impl Waker {
     /// What stood in the queues before this instance began.
     async fn read_assigned(&mut self, nats: &Nats) {
-        let mut reader = Reader::open(nats, ASSIGN, "assign.>", Start::LastOfEach);
+        let mut reader = Reader::open(nats, ASSIGN, filter::all_assignments(), Start::LastOfEach);
         while let Seen::Message(stored) = reader.next().await {
             if let (Ok(Subject::Assign(executor, ..)), Ok(assignment)) =
                 (stored.subject.parse(), stored.decode::<Assignment>())

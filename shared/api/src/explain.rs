@@ -2,7 +2,7 @@
 
 use domain::Timestamp;
 use domain::ids::{ProcessId, UserId};
-use domain::process::{Cause, Fact, Input, PublicProcess, State, Step};
+use domain::process::{Cause, Fact, Input, PublicProcess, Step};
 use serde::Serialize;
 
 /// One step of `GET /v1/processes/{process_id}/history`.
@@ -71,8 +71,7 @@ const fn name(input: &Input) -> &'static str {
 
 impl Explanation {
     /// `last` is when the last step was taken.
-    pub fn new(state: &State, last: Timestamp) -> Self {
-        let process = state.public();
+    pub fn new(process: PublicProcess, last: Timestamp) -> Self {
         let does = match process.substate {
             Some(substate) => format!("{substate:?}"),
             None => format!("{:?}", process.status),

@@ -28,6 +28,8 @@ pub struct FleetProcess {
     pub wait: Option<Wait>,
     /// What ends the present state, in a sentence.
     pub wake: String,
+    /// How many wait before it for a slot; absent unless it is waking.
+    pub waiting_before: Option<usize>,
     pub volume: Option<ExecutorId>,
     pub executor: Option<ExecutorId>,
     pub harness: Harness,
@@ -107,6 +109,7 @@ impl From<FleetRow> for FleetProcess {
             park_reason: process.park_reason,
             wait: process.wait,
             wake: process.next,
+            waiting_before: process.waiting_before,
             volume: process.volume,
             executor: process.executor,
             harness: process.harness,

@@ -45,6 +45,9 @@ pub struct PublicProcess {
     pub park_reason: Option<ParkReason>,
     /// What ends the present state, in a sentence.
     pub next: String,
+    /// How many wait before it for a slot of the same executor; told while it is waking, where the queue is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_before: Option<usize>,
     /// What is booked, whatever the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
@@ -67,6 +70,24 @@ pub struct PublicProcess {
     pub last_update: Option<Note>,
     /// Inputs that the harness has not taken yet.
     pub undelivered: usize,
+}
+
+impl PublicProcess {
+    /// Whether it waits for an executor.
+    pub fn is_waking(&self) -> bool {
+        matches!(self.state.as_str(), "queued" | "waking")
+    }
+
+    /// It waits for a slot of this executor, behind so many others.
+    pub fn waits_for(&mut self, executor: ExecutorId, before: usize) {
+        let place = match before {
+            0 => "it is the next".to_owned(),
+            1 => "one is before it".to_owned(),
+            _ => format!("{before} are before it"),
+        };
+        self.next = format!("it waits for a free slot of {executor}; {place}");
+        self.waiting_before = Some(before);
+    }
 }
 
 impl State {
@@ -121,6 +142,7 @@ impl State {
             since,
             park_reason,
             next,
+            waiting_before: None,
             wait: self.wait.clone(),
             open_cards: self.cards.iter().map(|card| card.id).collect(),
             exit,
