@@ -10,6 +10,7 @@ mod github;
 mod history;
 mod idle;
 mod question;
+mod roll;
 mod sandbox;
 mod steer;
 mod stop;

@@ -1,10 +1,13 @@
 //! The stream: everything that happens, in order, token by token, and nothing twice after a reconnection.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::Duration;
 
 use contract::buckets::Role;
 use tests::api::Event;
 use tests::{Installation, model};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 /// The texts of the stream, joined by message and offset as a client would.
 #[derive(Debug, Default)]
@@ -126,4 +129,72 @@ async fn a_client_that_reconnects_in_the_middle_of_a_text_misses_nothing_and_rea
         }
     }
     assert_eq!(joined.texts(), [text]);
+}
+
+/// A wire to an address that can be cut: what was open is closed, and what comes next goes through again.
+async fn cuttable(to: String) -> (String, tokio::sync::watch::Sender<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("its address"));
+    let (cut, cuts) = tokio::sync::watch::channel(());
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let (mut cuts, to) = (cuts.clone(), to.clone());
+            cuts.mark_unchanged();
+            tokio::spawn(async move {
+                let mut far = tokio::net::TcpStream::connect(to).await.expect("the other end");
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                    _ = cuts.changed() => {}
+                }
+            });
+        }
+    });
+    (url, cut)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_go_on_over_a_lost_connection_and_print_everything_once() {
+    let installation = Installation::start(model::obedient()).await;
+    let api = installation.api(Role::Operator).await;
+    let agent = api.agent().await;
+    let conversation = api.open(&agent, "note 0").await;
+    // The command finds the conversation in the fleet's list, which follows by up to a second.
+    tests::wait::eventually("a row of the fleet", Duration::from_secs(20), async || {
+        let listed = api.get("/fleet/processes").await;
+        if listed["items"][0]["conversation_id"] == conversation { Ok(()) } else { Err(listed) }
+    })
+    .await;
+    let (url, cut) = cuttable(installation.url("console").trim_start_matches("http://").to_owned()).await;
+    let mut logs = installation
+        .command(&["logs", "-f", &conversation])
+        .env("RESIDENT__CLIENT__URL", url)
+        .env("RESIDENT__CLIENT__API_KEY", api.key())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("resident logs");
+    let mut lines = BufReader::new(logs.stdout.take().expect("its output")).lines();
+    let mut printed = Vec::new();
+    for n in 0..5 {
+        if n > 0 {
+            cut.send_replace(());
+            // Said while nobody is connected, and after.
+            api.say(&agent, &conversation, &format!("note {n}"), "auto").await;
+        }
+        let wanted = format!("note      {n}");
+        while !printed.contains(&wanted) {
+            let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+            printed.push(
+                line.unwrap_or_else(|_| panic!("{wanted} in {printed:#?}")).expect("a line").expect("more"),
+            );
+        }
+    }
+    let notes: Vec<_> = printed.iter().filter(|line| line.starts_with("note ")).collect();
+    assert_eq!(notes, ["note      0", "note      1", "note      2", "note      3", "note      4"]);
+    let said = printed.iter().filter(|line| line.starts_with("person ")).count();
+    assert_eq!(said, 5, "{printed:#?}");
+    logs.kill().await.expect("its end");
+    let mut told = String::new();
+    logs.stderr.take().expect("what it says").read_to_string(&mut told).await.expect("text");
+    assert_eq!(told.matches("the connection was lost").count(), 4, "{told}");
 }

@@ -53,6 +53,11 @@ impl Api {
         }
     }
 
+    /// Its key, for a program that is to be the same user.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let base =
             if method == Method::GET || method == Method::HEAD { &self.console } else { &self.ingress };

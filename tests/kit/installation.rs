@@ -236,6 +236,19 @@ impl Installation {
         self.programs.insert(role.to_owned(), Program { child, url });
     }
 
+    /// A command of an operator of this installation.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(program("resident"));
+        command
+            .args(args)
+            .env_clear()
+            .envs(self.environment("operator"))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
     /// The sandboxes that the first executor has running. Each is a bubblewrap that the executor started, and a child of
     /// the same name until that becomes the shim.
     pub fn sandboxes(&self) -> usize {

@@ -26,6 +26,7 @@ const POLICY: SegmentPolicy = SegmentPolicy {
     park_watched_after: Duration::from_secs(1_800),
     viewer_gone_after: Duration::from_secs(75),
     turn_end_grace: Duration::from_secs(15),
+    cap: domain::policy::SEGMENT_CAP,
 };
 
 /// A conversation, the segments that come to hold it, and a harness that behaves.

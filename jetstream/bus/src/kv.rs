@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::connect::Nats;
 use crate::port::{BusError, Expect, Outgoing, Port, Stored};
+use crate::publish::KV_OPERATION;
 use crate::read::{Reader, Seen, Start};
 
 /// The sequence a value was stored at; 0 for a key that was never written.
@@ -66,6 +67,13 @@ pub async fn overwrite<B: Bucket>(
     value: &B::Value,
 ) -> Result<Revision, BusError> {
     write::<B>(port, key, value, None, None).await
+}
+
+/// Takes the key away, whatever stands there.
+pub async fn delete<B: Bucket>(port: &dyn Port, key: &B::Key) -> Result<(), BusError> {
+    let mut message = Outgoing::bare(&subject_of::<B>(key), Vec::new());
+    message.headers.push((KV_OPERATION, "DEL".to_owned()));
+    port.publish(message).await.map(drop)
 }
 
 /// Writes the key for `ttl_seconds` whatever stands there.

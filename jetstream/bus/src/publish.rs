@@ -18,7 +18,7 @@ use crate::connect::Nats;
 use crate::port::{BusError, Outgoing, Port, Published, Stored};
 
 const EXPECTED_FILTER: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
-const KV_OPERATION: &str = "KV-Operation";
+pub(crate) const KV_OPERATION: &str = "KV-Operation";
 const MARKER_REASON: &str = "Nats-Marker-Reason";
 
 #[async_trait]

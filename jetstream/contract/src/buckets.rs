@@ -42,6 +42,8 @@ buckets! {
     Conversations = "conversations": ConversationRow => Conversation;
     /// The leases of the executors.
     Executors = "executors": ExecutorId => Lease;
+    /// Executors that an operator has ordered to drain.
+    Drains = "drains": ExecutorId => DrainOrder;
     /// Which executor's volume holds an agent's files.
     Volumes = "volumes": AgentKey => ExecutorId;
     /// One row per process, for lists and for finding a process by its id.
@@ -151,6 +153,12 @@ pub struct Lease {
 pub struct HeldSegment {
     pub process: ProcessId,
     pub epoch: Epoch,
+}
+
+/// It stands until it is taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainOrder {
+    pub at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,8 +8,8 @@ use domain::policy;
 use domain::process::WakeClass;
 
 use crate::buckets::{
-    Agents, Bucket, Conversations, Deliveries, Executors, Fleet as FleetBucket, Heads, Hooks, Keys, Volumes,
-    WatermarkKey, Watermarks, stream_of, subject_of,
+    Agents, Bucket, Conversations, Deliveries, Drains, Executors, Fleet as FleetBucket, Heads, Hooks, Keys,
+    Volumes, WatermarkKey, Watermarks, stream_of, subject_of,
 };
 use crate::subjects::{class_token, filter};
 
@@ -181,6 +181,7 @@ pub fn streams() -> Vec<Stream> {
         bucket::<Keys>(Keeps::LastOfEach),
         bucket::<Hooks>(Keeps::LastOfEach),
         Stream { derivable: true, ..bucket::<Heads>(Keeps::LastOfEachFor(policy::HEADS_KEPT)) },
+        bucket::<Drains>(Keeps::LastOfEach),
         Stream { follower_reads: false, ..bucket::<Volumes>(Keeps::LastOfEach) },
         Stream { derivable: true, ..bucket::<FleetBucket>(Keeps::LastOfEach) },
         Stream { derivable: true, follower_reads: false, ..bucket::<Watermarks>(Keeps::LastOfEach) },
@@ -386,6 +387,7 @@ fn executor(spec: &ExecutorSpec) -> User {
         Grant::Publish(format!("segment.{id}.>")),
         Grant::Publish(format!("record.*.*.out.{id}")),
         Grant::Publish(subject_of::<Executors>(id)),
+        Grant::Read { stream: stream_of::<Drains>(), filter: subject_of::<Drains>(id) },
         Grant::Tell { subject: format!("live.*.*.{id}"), to: vec![CONSOLE.into(), INGRESS.into()] },
     ];
     grants.extend(

@@ -1,10 +1,9 @@
 //! What the HTTP roles read of the bus, in the words of the API: who has which key, whose a conversation is, how it
-//! stands, what is before it, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
+//! stands, what it says, and what it will say. What may be asked and how it is answered is in `api`; nothing is written.
 
 mod card;
 mod directory;
 mod history;
-mod queue;
 mod receipt;
 mod rows;
 mod standing;
@@ -14,7 +13,6 @@ mod watch;
 pub use card::card;
 pub use directory::{conversation_of, directory};
 pub use history::history;
-pub use queue::Queues;
 pub use receipt::receipt;
 pub use rows::rows;
 pub use standing::{Head, head, queued, standing, started_by};
@@ -33,7 +31,7 @@ use contract::Message;
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// A reader waits for a broker that is away; whoever asked does not.
-async fn in_time<T>(read: impl Future<Output = T>) -> Result<T, Problem> {
+pub async fn in_time<T>(read: impl Future<Output = T>) -> Result<T, Problem> {
     tokio::time::timeout(READ_WITHIN, read).await.map_err(|elapsed| Problem::unreachable(&elapsed))
 }
 

@@ -5,14 +5,18 @@ mod on_agents;
 mod on_conversations;
 mod on_processes;
 mod on_stream;
+mod queue;
+
+use std::sync::Arc;
 
 use api::Access;
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::get;
 use bus::{Fanout, Nats};
-use reads::Queues;
 use service::Runtime;
+
+use queue::Queues;
 
 /// What every handler has.
 #[derive(Debug, Clone)]
@@ -35,7 +39,13 @@ pub fn start(nats: Nats, runtime: Runtime) -> Router {
         check.ready();
     });
     let access = Access::new(reads::directory(&nats), runtime.clock.clone());
-    routes().with_state(Console { queues: Queues::new(&nats), nats, fanout, access, runtime })
+    routes().with_state(Console {
+        queues: Queues::new(&nats, Arc::clone(&runtime.clock)),
+        nats,
+        fanout,
+        access,
+        runtime,
+    })
 }
 
 fn routes() -> Router<Console> {

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Executor;
+use crate::drain::Drain;
 use crate::segment;
 
 /// Segments that were asked to give way may have got something to do meanwhile; then others are asked. One that does
@@ -39,6 +40,7 @@ pub(crate) async fn claim(
     let slots = Arc::new(Semaphore::new(usize::from(executor.slots)));
     let running: Arc<Mutex<HashSet<(ProcessId, Epoch)>>> = Arc::default();
     let mut held = executor.lease.held();
+    let mut drain = executor.drain.clone();
     let mut lines = Vec::new();
     for class in WAKE_CLASSES {
         let (sender, in_hand) = mpsc::channel(1);
@@ -71,9 +73,15 @@ pub(crate) async fn claim(
             () = stop.cancelled() => return,
             _ = held.wait_for(|held| *held) => {}
         }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = drain.wait_for(|drain| *drain == Drain::No) => {}
+        }
         executor.room.ask(0);
         let taken = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
+            _ = drain.changed() => continue,
             taken = lowest_class(&mut lines) => taken,
         };
         let Some(taken) = taken else { return };

@@ -25,6 +25,7 @@ pub struct ExecutorConfig {
     pub orgs: Vec<OrgId>,
     pub park_after: Duration,
     pub park_watched_after: Duration,
+    pub segment_cap: Duration,
     pub volume: PathBuf,
     pub claude_code: PathBuf,
     pub bwrap: PathBuf,
@@ -71,6 +72,12 @@ impl Section for ExecutorConfig {
             "How long an idle segment is kept before it parks, whoever watches",
         )
         .default("30m"),
+        Key::new(
+            "segment_cap",
+            Kind::duration(SECOND, DAY),
+            "How long a segment is hot before it parks at its next boundary and resumes behind those that wait",
+        )
+        .default("2h"),
         Key::new("volume", Kind::Path, "The directory that holds the agents' files").default(".data/volume"),
         Key::new(
             "claude_code",
@@ -96,6 +103,7 @@ impl Section for ExecutorConfig {
             orgs: orgs.and_then(|orgs| parse_orgs(&orgs)).unwrap_or_default(),
             park_after: values.get("park_after")?,
             park_watched_after: values.get("park_watched_after")?,
+            segment_cap: values.get("segment_cap")?,
             volume: values.get("volume")?,
             claude_code: values.get("claude_code")?,
             bwrap: values.get("bwrap")?,
@@ -142,6 +150,7 @@ mod tests {
         let config = settings.section::<ExecutorConfig>().unwrap();
         assert_eq!(config.park_after, policy::PARK_AFTER_ABSENCE);
         assert_eq!(config.park_watched_after, policy::PARK_WATCHED_AFTER);
+        assert_eq!(config.segment_cap, policy::SEGMENT_CAP);
         assert!(config.orgs.is_empty());
     }
 }

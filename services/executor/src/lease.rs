@@ -79,8 +79,9 @@ impl Lease {
         Renewal(self.renewal.load(Ordering::Acquire))
     }
 
-    pub(crate) fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
+    /// Whether the executor drains.
+    pub(crate) fn drains(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
         self.changed.notify_one();
     }
 

@@ -3,6 +3,7 @@
 
 mod claims;
 mod config;
+mod drain;
 pub mod endpoint;
 pub mod harness;
 mod lease;
@@ -36,6 +37,7 @@ use tokio_util::task::TaskTracker;
 pub use config::{AnthropicConfig, ExecutorConfig};
 pub use model_proxy::Provider;
 
+use drain::Drain;
 use lease::Lease;
 use room::Room;
 use sandbox::{BEAT_PATIENCE, Host, Programs, Sandbox, probe};
@@ -80,10 +82,12 @@ pub(crate) struct Executor {
     pub(crate) slots: u16,
     pub(crate) park_after: Duration,
     pub(crate) park_watched_after: Duration,
+    pub(crate) segment_cap: Duration,
     /// What processes that wait for a slot ask of idle segments.
     pub(crate) room: Room,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shutdown: Shutdown,
+    pub(crate) drain: watch::Receiver<Drain>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) volume: Volume,
     pub(crate) sandbox: Sandbox,
@@ -122,6 +126,8 @@ pub async fn run(
     tokio::spawn(keep_looking(found.bwrap.clone(), tell_unable, check, Arc::clone(&runtime.clock)));
     let lease =
         Arc::new(Lease::new(config.id, incarnation, config.slots, config.orgs.clone(), unable.clone()));
+    let clock = Arc::clone(&runtime.clock);
+    let drain = drain::follow(&nats, config.id, Arc::clone(&lease), runtime.shutdown.clone(), clock);
     let executor = Arc::new(Executor {
         nats: nats.clone(),
         id: config.id,
@@ -129,9 +135,11 @@ pub async fn run(
         slots: config.slots,
         park_after: config.park_after,
         park_watched_after: config.park_watched_after,
+        segment_cap: config.segment_cap,
         room: Room::new(),
         clock: Arc::clone(&runtime.clock),
         shutdown: runtime.shutdown.clone(),
+        drain,
         lease: Arc::clone(&lease),
         volume,
         sandbox: Sandbox {
@@ -155,7 +163,6 @@ pub async fn run(
 
     let segments = TaskTracker::new();
     claims::claim(Arc::clone(&executor), &nats, segments.clone(), runtime.shutdown.draining_token()).await;
-    lease.drain();
     segments.close();
     segments.wait().await;
     lease_stop.cancel();

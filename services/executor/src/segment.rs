@@ -29,6 +29,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::Executor;
+use crate::drain::Drain;
 use crate::harness::HarnessEvent;
 use crate::harness::claude_code::{Claude, ClaudeError};
 
@@ -128,6 +129,7 @@ async fn live_through(executor: Arc<Executor>, assignment: Assignment, taken: Ta
         park_watched_after: executor.park_watched_after,
         viewer_gone_after: domain::policy::VIEWER_GONE_AFTER,
         turn_end_grace: domain::policy::TURN_END_GRACE,
+        cap: executor.segment_cap,
     };
     let inputs = Inputs::open(&executor.nats, &state);
     let former = inputs::former_frames(&executor.nats, &state).await;
@@ -187,9 +189,9 @@ impl Task {
         if self.carry_out(effects).await {
             return;
         }
-        let mut draining = Box::pin(self.executor.shutdown.draining());
-        let mut drained = Box::pin(self.executor.shutdown.now());
-        let (mut told_draining, mut told_drained) = (false, false);
+        let mut drain = self.executor.drain.clone();
+        // What began before this is told of like what begins now.
+        drain.mark_changed();
         let mut held = self.executor.lease.held();
         // A lease that was let go before this is told of like one that is let go now.
         held.mark_changed();
@@ -217,14 +219,11 @@ impl Task {
                     true => Some(Signal::Reachable),
                     false => Some(Signal::CutOff),
                 },
-                () = &mut draining, if !told_draining => {
-                    told_draining = true;
-                    Some(Signal::Drain)
-                }
-                () = &mut drained, if !told_drained => {
-                    told_drained = true;
-                    Some(Signal::DrainNow)
-                }
+                Ok(()) = drain.changed() => Some(match *drain.borrow_and_update() {
+                    Drain::No => Signal::DrainOver,
+                    Drain::Begun => Signal::Drain,
+                    Drain::Now => Signal::DrainNow,
+                }),
                 () = clock.sleep(wait) => Some(Signal::Tick),
             };
             let Some(signal) = signal else { continue };

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use domain::ids::{AgentId, HookId, OrgId, UserId};
+use domain::ids::{AgentId, ExecutorId, HookId, OrgId, UserId};
 
 pub(crate) const ROLES: &str = "ingress, steerer, registry, waker, scheduler, executor and console";
 
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     /// Messages that no handler could take: lists, shows and sends them again.
     #[command(subcommand)]
     Dlq(DlqCommand),
+    /// Lets an executor take no more work, and waits until nothing runs there. What ran goes on when it is back.
+    Drain(DrainArgs),
     /// Lists the processes of the organization.
     Ps(PsArgs),
     /// Gives an agent a task and shows what happens.
@@ -190,6 +192,16 @@ pub(crate) enum HooksCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    /// `exe_0`, as `resident ps` shows it.
+    pub(crate) executor: ExecutorId,
+
+    /// Lets it take work again.
+    #[arg(long)]
+    pub(crate) undo: bool,
 }
 
 #[derive(Debug, Subcommand)]

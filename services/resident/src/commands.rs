@@ -5,6 +5,7 @@ mod broker;
 mod demo;
 mod dev;
 mod dlq;
+mod drain;
 mod explain;
 mod hooks;
 mod keys;
@@ -51,6 +52,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             hooks::add(&settings::read(&flags)?, org, app, hook, json).await?;
         }
         Command::Dlq(command) => dlq::run(&settings::read(&flags)?, &command).await?,
+        Command::Drain(args) => drain::run(&settings::read(&flags)?, &args).await?,
         Command::Answer(args) => answer::run(&settings::read(&flags)?, &args).await?,
         Command::Explain(args) => explain::explain(&settings::read(&flags)?, &args).await?,
         Command::History(args) => explain::history(&settings::read(&flags)?, &args).await?,

@@ -65,6 +65,10 @@ pub(crate) enum Failure {
 
     #[error("the dead letters cannot be reached; is the broker running?")]
     DeadLetters(#[source] bus::BusError),
+    #[error("the order to the executor was not stored; is the broker there?")]
+    Drain(#[source] bus::BusError),
+    #[error("the order stands, but how far it is could not be read; `resident drain` can be given again")]
+    DrainRead(#[source] bus::kv::KvError),
 
     #[error("there is no dead letter {0}; `resident dlq ls` lists them")]
     NoDeadLetter(u64),

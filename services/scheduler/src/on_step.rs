@@ -109,11 +109,8 @@ impl Scheduler {
         let wanted = wanted(state);
         if !self.steps_read {
             // An earlier instance has set it, or the comparison sets it.
-            match wanted {
-                Wanted::Timer(Timer { key, wait, at, .. }) => {
-                    drop(self.set.insert(process, Set { key, wait, at }))
-                }
-                Wanted::Nothing => drop(self.set.remove(&process)),
+            if let Wanted::Timer(Timer { key, wait, at, .. }) = wanted {
+                self.set.insert(process, Set { key, wait, at });
             }
             return;
         }

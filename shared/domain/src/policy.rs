@@ -83,6 +83,12 @@ pub const LAST_WAKE: Duration = Duration::from_secs(10 * 60);
 pub const CRASH_BACK_OFF: [Duration; 4] =
     [Duration::from_secs(10), Duration::from_secs(30), Duration::from_secs(120), Duration::from_secs(600)];
 
+/// A segment that has been hot for this long goes at its next boundary and comes back behind those that wait.
+pub const SEGMENT_CAP: Duration = Duration::from_secs(2 * 3600);
+
+/// A boundary that has not come this long after is not waited for any longer.
+pub const SEGMENT_CAP_GRACE: Duration = Duration::from_secs(10 * 60);
+
 /// How often an executor renews its lease.
 pub const LEASE_RENEW_EVERY: Duration = Duration::from_secs(4);
 

@@ -15,6 +15,7 @@ mod noted;
 mod park;
 mod public;
 mod questions;
+mod reasons;
 mod report;
 mod retry;
 mod running;
@@ -33,10 +34,11 @@ use crate::time::Timestamp;
 pub use cause::{Cause, Fact, Input, LossReason, Mode, StartWith, StopScope, TurnOutcome};
 pub use public::{PublicProcess, Status, Substate};
 pub use questions::{Card, CardClosed, OpenQuestion};
+pub use reasons::{ParkReason, WakeClass, WakeTrigger};
 pub use report::{Answer, Report, SegmentEvent};
 pub use state::{
-    ConversationKey, Crashes, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, ParkReason, Phase,
-    Reported, Running, Session, Stage, State, TaskKind, WakeClass, WakeTrigger,
+    ConversationKey, Crashes, Exit, ExitReason, Harness, Hot, Note, OpenWork, Outcome, Phase, Reported,
+    Running, Session, Stage, State, TaskKind,
 };
 pub use wait::{
     EventDigest, EventKey, Fired, GITHUB_KINDS, LookBack, Wait, WaitClosed, WaitOn, WaitOutcome, WaitRequest,

@@ -6,6 +6,7 @@
 //! report is sent again until its number stands there; and whoever the log says holds the conversation, holds it.
 
 mod advance;
+mod boundary;
 mod freeze;
 mod leave;
 mod signal;
@@ -19,7 +20,7 @@ use uuid::Uuid;
 
 use crate::ids::{Epoch, ExecutorId, Incarnation, MessageId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId};
 use crate::policy::FROZEN_KILLED_AFTER;
-use crate::process::{Report, SegmentEvent, State, TaskKind, WakeTrigger};
+use crate::process::{ParkReason, Report, SegmentEvent, State, TaskKind, WakeTrigger};
 
 pub use signal::{Ask, CallAnswer, CallNo, Contents, Effect, Signal};
 
@@ -48,6 +49,8 @@ pub struct SegmentPolicy {
     pub viewer_gone_after: Duration,
     /// How long the harness may take to end its turn once its process has ended or its wait is booked.
     pub turn_end_grace: Duration,
+    /// A segment that has been hot for this long goes at its next boundary.
+    pub cap: Duration,
 }
 
 /// Who this segment is.
@@ -89,6 +92,8 @@ pub struct Segment {
     settling: Option<Settling>,
     /// The request to interrupt that is being carried out.
     interrupting: Option<RecordSeq>,
+    /// The tools of the turn that run.
+    tools: BTreeSet<String>,
     tasks: BTreeMap<String, Task>,
     /// When a viewer was last there.
     watched: Option<Duration>,
@@ -211,6 +216,7 @@ impl Segment {
             calls: Vec::new(),
             settling: None,
             interrupting: None,
+            tools: BTreeSet::new(),
             tasks: BTreeMap::new(),
             watched: None,
             draining: false,
@@ -250,11 +256,14 @@ impl Segment {
             }
             Signal::Consumed { frame } => self.consumed(frame),
             Signal::TurnEnded { outcome } => {
+                self.tools.clear();
                 self.harness = Harness::Idle { since: now };
                 self.turns = self.turns.next();
                 self.outbox.push(SegmentEvent::TurnEnded { outcome });
                 effects.push(Effect::TurnEnded { turn: self.turns, outcome });
             }
+            Signal::ToolStarted { tool } => drop(self.tools.insert(tool)),
+            Signal::ToolEnded { tool } => effects.extend(self.tool_ended(&tool, now)),
             Signal::TaskStarted { task, kind, label } => {
                 self.tasks.insert(task.clone(), Task { kind, since: now });
                 self.outbox.push(SegmentEvent::TaskStarted { task, kind, label });
@@ -279,7 +288,11 @@ impl Segment {
                 self.outbox.push(SegmentEvent::Noted { text });
             }
             Signal::Drain => self.draining = true,
-            Signal::DrainNow => effects.extend(self.drain_now()),
+            Signal::DrainNow => {
+                self.draining = true;
+                effects.extend(self.cut(ParkReason::Drain));
+            }
+            Signal::DrainOver => self.draining = false,
             Signal::Tick => {}
         }
         effects.extend(self.advance(now));
@@ -310,7 +323,7 @@ impl Segment {
             .as_ref()
             .filter(|_| self.draining)
             .map(|in_flight| in_flight.first_sent + LEAVE_UNANSWERED_AFTER);
-        [again, claim, park, settle, ended, leave].into_iter().flatten().min()
+        [again, claim, park, settle, ended, leave, self.cut_at()].into_iter().flatten().min()
     }
 
     fn recorded(&mut self, frame: Uuid) -> Option<Effect> {

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 pub struct Shutdown {
     draining: CancellationToken,
     now: CancellationToken,
+    grace: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub struct SignalError {
 impl Shutdown {
     /// The stages of a program that gets `grace` from the first to the second. Within a tokio runtime.
     pub fn new(grace: Duration, clock: Arc<dyn Clock>) -> Self {
-        let shutdown = Self { draining: CancellationToken::new(), now: CancellationToken::new() };
+        let shutdown = Self { draining: CancellationToken::new(), now: CancellationToken::new(), grace };
         let stages = shutdown.clone();
         tokio::spawn(async move {
             stages.draining().await;
@@ -78,6 +79,15 @@ impl Shutdown {
 
     pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.now.is_cancelled()
+    }
+
+    /// How long what runs is waited for.
+    pub const fn grace(&self) -> Duration {
+        self.grace
     }
 
     /// Resolves when nothing new is to be begun.

@@ -61,10 +61,14 @@ impl Translator {
                 let message_id = self.message(&message_id);
                 Translated { live: Some(Change::Over(message_id)), ..output(Output::Text { message_id, text }) }
             }
-            What::ToolStarted { id, name, input } => output(Output::ToolCall { id, name, input }),
-            What::ToolEnded { id, is_error, output: text } => {
-                output(Output::ToolResult { id, output: Value::String(text), is_error })
-            }
+            What::ToolStarted { id, name, input } => Translated {
+                signal: Some(Signal::ToolStarted { tool: id.clone() }),
+                ..output(Output::ToolCall { id, name, input })
+            },
+            What::ToolEnded { id, is_error, output: text } => Translated {
+                signal: Some(Signal::ToolEnded { tool: id.clone() }),
+                ..output(Output::ToolResult { id, output: Value::String(text), is_error })
+            },
             What::PlanUpdated { items } => output(Output::Plan { items: items.into_iter().map(plan_item).collect() }),
             What::BackgroundStarted { task, command, .. } => {
                 signal(Signal::TaskStarted { task, kind: TaskKind::Command, label: command })

@@ -15,6 +15,10 @@ pub(super) fn step(
     if let Some(volume) = state.volume.filter(|volume| *volume != report.executor) {
         return Err(Refusal::OtherVolume { volume });
     }
+    let resumes = match state.phase {
+        Phase::Waking { trigger, .. } => trigger.resumes(),
+        _ => false,
+    };
     state.volume = Some(report.executor);
     state.phase = Phase::Hot(Hot {
         executor: report.executor,
@@ -22,6 +26,7 @@ pub(super) fn step(
         renewal,
         since: now,
         stage: Stage::Starting,
+        resumes,
         interrupt: None,
         running: Vec::new(),
     });

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exit, Harness, Note, Outcome, ParkReason, Phase, Stage, State, Wait, WakeTrigger};
+use super::{Exit, Harness, Hot, Note, Outcome, ParkReason, Phase, Stage, State, Wait, WakeTrigger};
 use crate::ids::{AgentId, ConversationId, Epoch, ExecutorId, MessageId, ProcessId, UserId};
 use crate::time::Timestamp;
 
@@ -108,7 +108,7 @@ impl State {
             Phase::Absent | Phase::Ended { .. } => None,
             Phase::Waking { .. } => Some(Substate::Working),
             Phase::Hot(hot) => Some(match hot.stage {
-                Stage::Idle if !self.has_unread() && hot.running.is_empty() => Substate::Idle,
+                Stage::Idle if self.is_quiet(hot) => Substate::Idle,
                 // What was said and is not read yet is work, and so is what goes on beside the turn.
                 Stage::Starting | Stage::Working | Stage::Idle => Substate::Working,
             }),
@@ -119,6 +119,7 @@ impl State {
                 | ParkReason::WaitEvent
                 | ParkReason::Question
                 | ParkReason::Drain
+                | ParkReason::SegmentCap
                 | ParkReason::Crashed { .. } => Substate::Waiting,
             }),
         }
@@ -172,10 +173,10 @@ impl State {
             }
             Phase::Hot(hot) => match hot.stage {
                 Stage::Starting => ("starting", hot.since, "the harness is starting".into()),
-                Stage::Idle if !self.has_unread() && hot.running.is_empty() => {
+                Stage::Idle if self.is_quiet(hot) => {
                     ("hot_idle", hot.since, "a message starts the next turn; without one it parks".into())
                 }
-                Stage::Idle if !self.has_unread() => {
+                Stage::Idle if !self.has_unread() && !hot.resumes => {
                     let labels: Vec<_> = hot.running.iter().map(|running| running.label.as_str()).collect();
                     let next = format!("the agent goes on when this ends: {}", labels.join("; "));
                     ("hot_working", hot.since, next)
@@ -185,6 +186,11 @@ impl State {
             Phase::Parked { since, reason } => ("parked", *since, self.wakes_by(reason)),
             Phase::Ended { at, .. } => ("ended", *at, "a message starts the next process".into()),
         }
+    }
+
+    /// Whether nothing is on its way to an idle harness, and nothing goes on beside it.
+    fn is_quiet(&self, hot: &Hot) -> bool {
+        !self.has_unread() && hot.running.is_empty() && !hot.resumes
     }
 
     /// Everything that wakes a parked process.

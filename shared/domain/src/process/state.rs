@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Card, Fact, Fired, LookBack, Wait, WaitClosed, WaitOn, running};
+use super::{
+    Answer, Card, Fact, Fired, LookBack, ParkReason, Wait, WaitClosed, WaitOn, WakeClass, WakeTrigger,
+    running,
+};
 use crate::ids::{
     AgentId, ConversationId, Epoch, ExecutorId, Incarnation, OrgId, ProcessId, QuestionId, RecordSeq,
     Renewal, ReportNo, SegmentId, TurnNo, UserId,
@@ -109,6 +112,9 @@ pub struct Hot {
     pub renewal: Renewal,
     pub since: Timestamp,
     pub stage: Stage,
+    /// Its turn begins by itself once the harness is ready, and has not begun.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
     /// The input that asked for the end of the running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<RecordSeq>,
@@ -142,57 +148,6 @@ pub enum Stage {
     Starting,
     Working,
     Idle,
-}
-
-/// Why a process is on its way to an executor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WakeTrigger {
-    /// Its first message.
-    Start,
-    /// A message to the parked process, or one that came while it parked.
-    Message,
-    /// What it waited for has happened.
-    Wait,
-    /// Nobody needs it any more: a last time, for a summary.
-    SelfFinish,
-    /// Its executor died or lost it.
-    ExecutorLost,
-    /// Its segment ended for a reason of the fleet's.
-    Resume,
-    /// Its harness crashed, and it has rested since.
-    Crashed,
-}
-
-/// The order in which waking processes are served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WakeClass {
-    /// A person's input.
-    Input,
-    /// An event or a time.
-    Event,
-    /// A resumed segment.
-    Resume,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "park_reason", rename_all = "snake_case")]
-pub enum ParkReason {
-    /// Idle, and nobody was there.
-    Absent,
-    /// A wait for a time is booked.
-    WaitTime,
-    /// A wait for an event is booked.
-    WaitEvent,
-    /// A question is open.
-    Question,
-    /// The executor drains.
-    Drain,
-    /// The harness crashed; it is tried again.
-    Crashed { what: String, until: Timestamp },
-    /// A person has to act; the sentence says how.
-    NeedsAttention { what: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -351,35 +306,6 @@ impl State {
 impl Crashes {
     pub fn is_none(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-// === impl ParkReason ===
-
-impl ParkReason {
-    pub const NAMES: [&str; 7] =
-        ["absent", "wait_time", "wait_event", "question", "drain", "crashed", "needs_attention"];
-
-    /// As it is written.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::WaitTime => "wait_time",
-            Self::WaitEvent => "wait_event",
-            Self::Question => "question",
-            Self::Drain => "drain",
-            Self::Crashed { .. } => "crashed",
-            Self::NeedsAttention { .. } => "needs_attention",
-        }
-    }
-
-    pub const fn needs_attention(&self) -> bool {
-        matches!(self, Self::NeedsAttention { .. })
-    }
-
-    /// Another wake would only fail again: a person has to act first, or time to pass. A message wakes it all the same.
-    pub const fn bars(&self) -> bool {
-        matches!(self, Self::NeedsAttention { .. } | Self::Crashed { .. })
     }
 }
 

@@ -11,6 +11,9 @@ pub(super) fn ready(state: &mut State, session: &Session) -> Fact {
 pub(super) fn started(state: &mut State) -> Option<Fact> {
     let running = state.hot().is_some_and(|hot| hot.stage == Stage::Working);
     set_stage(state, Stage::Working);
+    if let Phase::Hot(hot) = &mut state.phase {
+        hot.resumes = false;
+    }
     // The first frame of the segment told it.
     state.killed.clear();
     state.crashes.untold = None;

@@ -35,7 +35,8 @@ impl Segment {
             self.see_the_wait(now);
             effects.extend(self.interrupt());
             effects.extend(self.settle_down(now));
-            effects.extend(self.deliver());
+            effects.extend(self.cut_overdue(now));
+            effects.extend(self.deliver(now));
             effects.extend(self.consider_parking(now));
         }
         effects.extend(self.report(now));
@@ -144,10 +145,10 @@ impl Segment {
     }
 
     /// One frame at a time: the next goes in when this one is echoed.
-    fn deliver(&mut self) -> Option<Effect> {
+    fn deliver(&mut self, now: Duration) -> Option<Effect> {
         let open = matches!(self.harness, Harness::Idle { .. } | Harness::Running);
         let stopping = self.log.hot().is_some_and(|hot| hot.interrupt.is_some());
-        if !open || stopping || self.draining || self.frame.is_some() {
+        if !open || stopping || self.leaving.is_some() || self.hands_on(now) || self.frame.is_some() {
             return None;
         }
         let waiting = self.waiting();
@@ -163,15 +164,7 @@ impl Segment {
             return Some(Effect::Record { frame: id, contents: next });
         }
         // Nothing was said; the agent is told why it is awake.
-        let cut_off = matches!(
-            self.wake,
-            Some(
-                WakeTrigger::ExecutorLost
-                    | WakeTrigger::Resume
-                    | WakeTrigger::Crashed
-                    | WakeTrigger::SelfFinish
-            )
-        );
+        let cut_off = self.wake.is_some_and(WakeTrigger::resumes);
         (cut_off && waiting == Contents::default()).then(|| {
             let id = Uuid::new_v5(&self.log.segment().uuid(), b"wake");
             self.hand_over(id, Contents::default())
@@ -254,6 +247,9 @@ impl Segment {
             }
             in_flight.sent = now;
             return Some(Effect::Report(in_flight.report.clone()));
+        }
+        if self.is_being_cut() {
+            return None;
         }
         let mut events = std::mem::take(&mut self.outbox);
         let n = self.reported.next();

@@ -17,10 +17,11 @@ impl Segment {
         }
         let nothing_waits = self.waiting() == Contents::default();
         let settled = self.settling.is_some_and(|settling| !settling.spoken);
-        let reason = match self.draining {
-            true => ParkReason::Drain,
-            false if nothing_waits && (settled || now >= self.parks_at(since)) => self.park_reason(),
-            false => return None,
+        let reason = match self.is_to_go(now) {
+            Some(ParkReason::Drain) => ParkReason::Drain,
+            Some(reason) if !nothing_waits => reason,
+            _ if nothing_waits && (settled || now >= self.parks_at(since)) => self.park_reason(),
+            _ => return None,
         };
         Some(self.park(reason))
     }
@@ -84,27 +85,6 @@ impl Segment {
         }
     }
 
-    /// The executor waits no longer: what runs is cut, and goes on elsewhere.
-    pub(super) fn drain_now(&mut self) -> Option<Effect> {
-        self.draining = true;
-        if self.leaving.is_some() {
-            return None;
-        }
-        let (unfinished, effect) = match self.harness {
-            Harness::Absent => {
-                self.leaving = Some(Leaving::Fenced { killed: false });
-                return None;
-            }
-            Harness::Gone => return None,
-            Harness::Starting => (true, Effect::Kill),
-            Harness::Running | Harness::Idle { .. } if self.frozen.is_some() => (true, Effect::Kill),
-            Harness::Running => (true, Effect::EndSession),
-            Harness::Idle { .. } => (self.frame.is_some() || !self.tasks.is_empty(), Effect::EndSession),
-        };
-        self.leaving = Some(Leaving::park(ParkReason::Drain, unfinished));
-        Some(effect)
-    }
-
     pub(super) fn harness_ended(&mut self, what: String) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.harness == Harness::Running {
@@ -115,6 +95,7 @@ impl Segment {
         }
         self.harness = Harness::Gone;
         self.frame = None;
+        self.tools.clear();
         self.tasks.clear();
         if self.leaving.is_none() {
             let by = SegmentEvent::Crashed { what: what.clone(), events: None };
@@ -156,7 +137,7 @@ impl Segment {
 }
 
 impl Leaving {
-    const fn park(reason: ParkReason, unfinished: bool) -> Self {
+    pub(super) const fn park(reason: ParkReason, unfinished: bool) -> Self {
         Self::Park { by: SegmentEvent::Park { reason, unfinished, events: None }, reported: false }
     }
 }

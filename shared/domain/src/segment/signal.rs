@@ -66,6 +66,13 @@ pub enum Signal {
     TurnEnded {
         outcome: TurnOutcome,
     },
+    /// A tool of the turn runs.
+    ToolStarted {
+        tool: String,
+    },
+    ToolEnded {
+        tool: String,
+    },
     /// A command or sub-agent goes on beside the turn.
     TaskStarted {
         task: String,
@@ -106,6 +113,8 @@ pub enum Signal {
     Drain,
     /// What still runs is not waited for any longer.
     DrainNow,
+    /// The executor takes work again.
+    DrainOver,
     /// Time has passed.
     Tick,
 }

@@ -25,6 +25,7 @@ const POLICY: SegmentPolicy = SegmentPolicy {
     park_watched_after: Duration::from_secs(1_800),
     viewer_gone_after: Duration::from_secs(75),
     turn_end_grace: Duration::from_secs(15),
+    cap: crate::policy::SEGMENT_CAP,
 };
 
 /// A conversation with its log and one segment on it. Reports reach the log at once unless they are held back.

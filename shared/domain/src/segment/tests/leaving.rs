@@ -109,3 +109,109 @@ fn a_claim_that_another_won_or_nobody_answered_is_left() {
     let (mut segment, _) = Segment::new(ME, POLICY, log, Vec::new(), Duration::ZERO);
     assert_eq!(segment.on(Signal::Tick, CLAIM_GIVEN_UP_AFTER), vec![Effect::Leave]);
 }
+
+fn tool(stage: &mut Stage, name: &str) {
+    stage.tell(Signal::ToolStarted { tool: name.into() });
+}
+
+fn tool_ends(stage: &mut Stage, name: &str) {
+    stage.tell(Signal::ToolEnded { tool: name.into() });
+}
+
+#[test]
+fn a_drain_is_followed_between_two_tools() {
+    let mut stage = Stage::working();
+    stage.done();
+    tool(&mut stage, "a");
+    tool(&mut stage, "b");
+    stage.tell(Signal::Drain);
+    tool_ends(&mut stage, "a");
+    assert!(stage.done().is_empty(), "one still runs");
+    tool_ends(&mut stage, "b");
+    assert_eq!(stage.done(), [Effect::EndSession]);
+    stage.gone();
+    assert!(matches!(stage.log.phase, Phase::Waking { trigger: WakeTrigger::Resume, .. }));
+}
+
+#[test]
+fn a_drain_that_is_taken_back_changes_nothing() {
+    let mut stage = Stage::working();
+    stage.done();
+    tool(&mut stage, "a");
+    stage.tell(Signal::Drain);
+    stage.tell(Signal::DrainOver);
+    tool_ends(&mut stage, "a");
+    assert!(stage.done().is_empty());
+    stage.say(Mode::Auto);
+    assert!(matches!(stage.done()[..], [Effect::Record { .. }]));
+}
+
+#[test]
+fn a_segment_that_has_had_its_time_goes_between_two_tools_and_hears_steers_until_then() {
+    let mut stage = Stage::working();
+    stage.done();
+    tool(&mut stage, "a");
+    stage.passes(POLICY.cap.as_secs());
+    assert!(stage.done().is_empty(), "nothing is cut off");
+    stage.say(Mode::Auto);
+    stage.recorded();
+    stage.echo();
+    stage.done();
+    tool_ends(&mut stage, "a");
+    assert_eq!(stage.done(), [Effect::EndSession]);
+    stage.gone();
+    let Phase::Waking { trigger, class, .. } = stage.log.phase else { panic!("{:?}", stage.log.phase) };
+    assert_eq!((trigger, class), (WakeTrigger::Resume, crate::process::WakeClass::Resume));
+}
+
+#[test]
+fn a_boundary_that_does_not_come_is_waited_for_ten_minutes() {
+    let mut stage = Stage::working();
+    stage.done();
+    tool(&mut stage, "a");
+    let overdue = POLICY.cap + crate::policy::SEGMENT_CAP_GRACE;
+    stage.passes(overdue.as_secs() - 1);
+    assert!(stage.done().is_empty());
+    assert_eq!(stage.segment.next_tick(), Some(overdue));
+    stage.passes(1);
+    assert_eq!(stage.done(), [Effect::EndSession]);
+}
+
+#[test]
+fn what_runs_beside_the_turn_is_never_cut_off_for_the_segment_s_time() {
+    let mut stage = Stage::working();
+    stage.done();
+    let task = Signal::TaskStarted {
+        task: "b1".into(),
+        kind: crate::process::TaskKind::Command,
+        label: "make".into(),
+    };
+    stage.passes(POLICY.cap.as_secs() - 10);
+    stage.tell(task);
+    tool(&mut stage, "a");
+    stage.passes(3_600);
+    tool_ends(&mut stage, "a");
+    assert!(stage.done().is_empty());
+    tool(&mut stage, "c");
+    stage.tell(Signal::TaskEnded { task: "b1".into() });
+    tool_ends(&mut stage, "c");
+    assert_eq!(stage.done(), [Effect::EndSession]);
+}
+
+#[test]
+fn idle_after_its_time_it_leaves_what_comes_to_the_next() {
+    let mut stage = Stage::working();
+    stage.turn_ends(TurnOutcome::Completed);
+    stage.tell(Signal::Watched);
+    stage.done();
+    for _ in 0..POLICY.cap.as_secs() / 60 {
+        stage.tell(Signal::Watched);
+        stage.now += Duration::from_secs(15);
+    }
+    assert!(stage.done().is_empty(), "idle and watched, it holds nobody up");
+    stage.now = POLICY.cap;
+    stage.say(Mode::Auto);
+    assert_eq!(stage.done(), [Effect::EndSession]);
+    stage.gone();
+    assert!(matches!(stage.log.phase, Phase::Waking { trigger: WakeTrigger::Message, .. }));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::Problem;
 use bus::{Nats, Reader, Seen, Start};
@@ -11,29 +11,31 @@ use contract::subjects::filter;
 use contract::topology::ASSIGN;
 use domain::ids::{ExecutorId, ProcessId};
 use domain::process::{PublicProcess, WakeClass};
+use reads::in_time;
+use service::clock::Clock;
 use tokio::sync::Mutex;
-
-use crate::in_time;
 
 /// How old an answer may be. In a storm everybody asks, and each answer is a reading of the whole queue.
 const KEPT: Duration = Duration::from_secs(1);
 
 /// Tells waking processes their place.
 #[derive(Debug, Clone)]
-pub struct Queues {
+pub(crate) struct Queues {
     nats: Nats,
-    kept: Arc<Mutex<Option<(Instant, Places)>>>,
+    clock: Arc<dyn Clock>,
+    /// What was read last, and when.
+    kept: Arc<Mutex<Option<(Duration, Places)>>>,
 }
 
 type Places = Arc<HashMap<ProcessId, (ExecutorId, usize)>>;
 
 impl Queues {
-    pub fn new(nats: &Nats) -> Self {
-        Self { nats: nats.clone(), kept: Arc::default() }
+    pub(crate) fn new(nats: &Nats, clock: Arc<dyn Clock>) -> Self {
+        Self { nats: nats.clone(), clock, kept: Arc::default() }
     }
 
     /// Says of each that is waking how many are before it. One that no executor could be found for has no place.
-    pub async fn tell<'a>(
+    pub(crate) async fn tell<'a>(
         &self,
         processes: impl IntoIterator<Item = &'a mut PublicProcess>,
     ) -> Result<(), Problem> {
@@ -53,12 +55,12 @@ impl Queues {
     async fn places(&self) -> Result<Places, Problem> {
         let mut kept = self.kept.lock().await;
         if let Some((read, places)) = &*kept
-            && read.elapsed() < KEPT
+            && self.clock.monotonic().saturating_sub(*read) < KEPT
         {
             return Ok(Arc::clone(places));
         }
         let places = Arc::new(places_of(in_time(assigned(&self.nats)).await?));
-        *kept = Some((Instant::now(), Arc::clone(&places)));
+        *kept = Some((self.clock.monotonic(), Arc::clone(&places)));
         Ok(places)
     }
 }
