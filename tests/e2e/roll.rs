@@ -85,7 +85,7 @@ async fn an_executor_that_rolls_lets_its_work_go_on_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_is_emptied_by_order_claims_nothing_and_takes_work_again() {
-    let installation = Installation::start(steady()).await;
+    let mut installation = Installation::start(steady()).await;
     let api = installation.api(Role::Member).await;
     let agent = api.agent().await;
     let conversation = api.open(&agent, "do it").await;
@@ -99,6 +99,9 @@ async fn an_executor_is_emptied_by_order_claims_nothing_and_takes_work_again() {
     assert_eq!(installation.sandboxes(), 0);
     let waits = api.record(&agent, &conversation).await;
     assert_eq!(waits["process"]["state"], "waking", "{waits:#}");
+    // The order stands over a restart.
+    installation.stop(&executor_name(0)).await;
+    installation.start_program(&executor_name(0)).await;
     // What comes meanwhile waits as well.
     let other = api.open(&agent, "do it").await;
     tokio::time::sleep(Duration::from_secs(3)).await;

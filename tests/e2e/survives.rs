@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bus::{BusError, Port};
 use contract::buckets::Role;
-use contract::topology::{OPERATOR, TIMERS};
+use contract::topology::{ASSIGN, OPERATOR, TIMERS};
 use domain::process::{Fact, LossReason, Step};
 use serde_json::Value;
-use tests::installation::executor_name;
+use tests::installation::{executor_name, program};
 use tests::wait::eventually;
-use tests::{Installation, model};
+use tests::{Installation, Options, model};
 
 /// Longer than an executor acts without its lease, with a renewal's time to spare.
 const CUT_FOR: Duration = Duration::from_secs(28);
@@ -81,6 +81,34 @@ async fn what_is_deleted_from_the_broker_by_hand_comes_back() {
         .await;
     let steps = installation.steps(&record).await;
     assert_eq!(facts(&steps).filter(|fact| matches!(fact, Fact::Lost { .. })).count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_assignment_that_is_deleted_by_hand_is_made_again() {
+    let options = Options { harness: Some(program("scripted-harness")), slots: 1, ..Options::default() };
+    let installation = Installation::with(options).await;
+    let api = installation.api(Role::Member).await;
+    let agent = api.agent().await;
+    let busy = api.open(&agent, "go").await;
+    let working = |record: &Value| record["process"]["state"] == "hot_working";
+    api.until("work", &agent, &busy, working).await;
+    let waiting = api.open(&agent, "go").await;
+    let behind = api.open(&agent, "go finish").await;
+    let operator = installation.broker.connect(OPERATOR).await;
+    let assigned = async || operator.last(ASSIGN, "assign.>").await?.ok_or(BusError::Unknown);
+    let placed = |record: &Value| record["process"]["waiting_before"].is_number();
+    for conversation in [&waiting, &behind] {
+        api.until("a place", &agent, conversation, placed).await;
+    }
+    operator.purge(ASSIGN, "assign.>", 0).await.expect("deleted");
+    eventually("an assignment", SOON, assigned).await;
+    for (conversation, word) in [(&busy, "finish"), (&waiting, "finish")] {
+        api.until("work", &agent, conversation, working).await;
+        api.say(&agent, conversation, word, "auto").await;
+        api.until_status(&agent, conversation, "completed").await;
+    }
+    api.until_status(&agent, &behind, "completed").await;
+    installation.log().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

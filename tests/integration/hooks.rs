@@ -122,7 +122,7 @@ impl Waiter {
         let mut log = LogReading::default();
         let steps = [log.follower(), log.follower()];
         log.start(&waker);
-        tokio::spawn(waker::run(waker, served.runtime(), steps));
+        tokio::spawn(waker::run(waker.into(), served.runtime(), steps));
         let api = served.member().await;
         let github = Github::connect(&served.operator, &api, org(1)).await;
         let agent = api.agent().await;

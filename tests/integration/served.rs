@@ -90,7 +90,7 @@ impl Served {
         tokio::spawn(serve(listener, routes, limits, shutdown.clone()));
         let registry = broker.connect(REGISTRY).await;
         let log = Log::new(Arc::new(registry.clone()));
-        tokio::spawn(registry::run(registry, runtime.clone()));
+        tokio::spawn(registry::run(registry.into(), runtime.clone()));
         let (operator, executor) = (broker.connect(OPERATOR).await, broker.connect("exe_0").await);
         let served = Self { broker, operator, url, shutdown, runtime, log, executor };
         tokio::time::timeout(Duration::from_secs(30), served.runtime.health.ready()).await.expect("ready");
@@ -106,7 +106,7 @@ impl Served {
         // A consumer opens anew when the connection is told of, and what was asked for before is lost for a while; so
         // let that be told first.
         nats.flush().await;
-        tokio::spawn(steerer::run(nats, self.runtime.clone()));
+        tokio::spawn(steerer::run(nats.into(), self.runtime.clone()));
     }
 
     /// The API as this user of this organization.

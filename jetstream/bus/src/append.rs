@@ -3,6 +3,7 @@
 //! append was first.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -112,8 +113,7 @@ impl Log {
                 // Whether an unanswered append happened is told by the state: numbers and epochs are in it.
                 Err(BusError::Conflict | BusError::Unknown) => {
                     self.forget(key);
-                    let jitter = LOSS_JITTER.saturating_mul(attempt).min(LOSS_JITTER_MAX);
-                    tokio::time::sleep(jitter.mul_f64(rand::random())).await;
+                    tokio::time::sleep(spread(&step, attempt)).await;
                 }
                 Err(source) => {
                     self.forget(key);
@@ -157,6 +157,15 @@ impl Log {
     fn forget(&self, key: ConversationKey) {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
+}
+
+/// How long the loser of a race waits. It follows from what it would append, so that two of them differ and the same
+/// race is run again alike.
+fn spread(step: &Step, attempt: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (contract::envelope::encode(step), attempt).hash(&mut hasher);
+    let part = f64::from(u16::try_from(hasher.finish() % 1_000).unwrap_or_default()) / 1_000.0;
+    LOSS_JITTER.saturating_mul(attempt).min(LOSS_JITTER_MAX).mul_f64(part)
 }
 
 /// A process's life in the log of whoever appended it.

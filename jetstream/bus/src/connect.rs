@@ -39,7 +39,7 @@ pub struct Credentials {
 pub struct Nats {
     pub(crate) client: Client,
     pub(crate) jetstream: Context,
-    connections: watch::Receiver<u64>,
+    pub(crate) connections: watch::Receiver<u64>,
     user: Arc<str>,
 }
 
@@ -117,11 +117,6 @@ impl Nats {
     /// The name of the user that connected.
     pub fn user(&self) -> &str {
         &self.user
-    }
-
-    /// Counts the connections made; a reader that sees it change opens anew.
-    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
-        self.connections.clone()
     }
 
     /// Whether the broker answers right now.

@@ -6,18 +6,15 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::{AckKind, Message};
 use contract::subjects::DeadOf;
 use futures_util::StreamExt;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connect::Nats;
 use crate::dead_letters::bury;
 use crate::port::Stored;
-use crate::publish::delivered;
+use crate::wire::{Answer, Bus, Delivered, Rung};
 
 /// How often a handler may fail on a message before it is put aside.
 pub const FAILURES_MAX: u32 = 5;
@@ -35,8 +32,6 @@ const PULLED_AHEAD: usize = 64;
 /// Handlers at work at once: each waits for the broker most of its time.
 const HANDLERS_MAX: usize = 128;
 
-const HEARTBEAT: Duration = Duration::from_secs(5);
-const PULL_EXPIRES: Duration = Duration::from_secs(30);
 const REOPEN_AFTER: Duration = Duration::from_millis(200);
 
 /// What the handler is rung with.
@@ -77,7 +72,7 @@ impl Handled {
 /// A durable consumer that the provisioner made.
 #[derive(Debug, Clone)]
 pub struct Consumer {
-    nats: Nats,
+    bus: Bus,
     stream: &'static str,
     durable: String,
     dead: DeadOf,
@@ -87,8 +82,8 @@ pub struct Consumer {
 // === impl Consumer ===
 
 impl Consumer {
-    pub fn new(nats: &Nats, stream: &'static str, durable: impl Into<String>, dead: DeadOf) -> Self {
-        Self { nats: nats.clone(), stream, durable: durable.into(), dead, failing: Arc::default() }
+    pub fn new(bus: impl Into<Bus>, stream: &'static str, durable: impl Into<String>, dead: DeadOf) -> Self {
+        Self { bus: bus.into(), stream, durable: durable.into(), dead, failing: Arc::default() }
     }
 
     /// Works until `stop`, then lets the handlers at work finish. `ready` is told whenever the consumer can or cannot
@@ -101,14 +96,15 @@ impl Consumer {
         let handler = Arc::new(handler);
         let slots = Arc::new(Semaphore::new(HANDLERS_MAX));
         let tasks = TaskTracker::new();
-        let mut connections = self.nats.connections();
+        let mut connections = self.bus.connections();
         while !stop.is_cancelled() {
             connections.mark_unchanged();
-            let mut messages = match self.open().await {
+            let mut messages = match self.bus.pull(self.stream, &self.durable, PULLED_AHEAD).await {
                 Ok(messages) => messages,
                 Err(error) => {
                     ready(Err(error));
                     tokio::select! {
+                        biased;
                         () = stop.cancelled() => break,
                         () = tokio::time::sleep(REOPEN_AFTER) => continue,
                     }
@@ -116,17 +112,18 @@ impl Consumer {
             };
             ready(Ok(()));
             loop {
-                let message = tokio::select! {
+                let rung = tokio::select! {
+                    biased;
                     () = stop.cancelled() => break,
                     _ = connections.changed() => break,
-                    message = messages.next() => message,
+                    rung = messages.next() => rung,
                 };
-                match message {
-                    Some(Ok(message)) => {
+                match rung {
+                    Some(Ok(rung)) => {
                         let (consumer, handler, slots) = (self.clone(), handler.clone(), slots.clone());
                         tasks.spawn(async move {
                             let Ok(_slot) = slots.acquire().await else { return };
-                            consumer.handle(message, handler).await;
+                            consumer.handle(rung, handler).await;
                         });
                     }
                     Some(Err(error)) => {
@@ -141,28 +138,12 @@ impl Consumer {
         tasks.wait().await;
     }
 
-    async fn open(&self) -> Result<async_nats::jetstream::consumer::pull::Stream, String> {
-        let stream = self.nats.bind(self.stream).await.map_err(|error| error.to_string())?;
-        let consumer: PullConsumer = stream
-            .get_consumer(&self.durable)
-            .await
-            .map_err(|error| format!("consumer {}: {error}", self.durable))?;
-        consumer
-            .stream()
-            .max_messages_per_batch(PULLED_AHEAD)
-            .expires(PULL_EXPIRES)
-            .heartbeat(HEARTBEAT)
-            .messages()
-            .await
-            .map_err(|error| error.to_string())
-    }
-
-    async fn handle<H, F>(&self, message: Message, handler: Arc<H>)
+    async fn handle<H, F>(&self, rung: Rung, handler: Arc<H>)
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
         F: Future<Output = Handled> + Send + 'static,
     {
-        let Some((stored, _)) = delivered(&message) else { return };
+        let Rung { delivered: Delivered { stored, .. }, answer } = rung;
         let failures = self.failing().get(&stored.sequence).copied().unwrap_or(0);
         let delivery = Delivery { stored: stored.clone(), failures };
         // In a task of its own, so that a panic ends as a failed try.
@@ -172,9 +153,9 @@ impl Consumer {
         };
         metrics::counter!("resident_deliveries_total", "stream" => self.stream, "outcome" => handled.name())
             .increment(1);
-        let ack = match handled {
-            Handled::Done => AckKind::Ack,
-            Handled::Later(delay) => AckKind::Nak(Some(delay)),
+        let said = match handled {
+            Handled::Done => Answer::Done,
+            Handled::Later(delay) => Answer::Again(delay),
             Handled::Failed(why) if failures + 1 < FAILURES_MAX => {
                 self.count_failure(stored.sequence, failures + 1);
                 let delay = FAILED_DELAYS[(failures as usize).min(FAILED_DELAYS.len() - 1)];
@@ -185,16 +166,16 @@ impl Consumer {
                     why,
                     "will try again"
                 );
-                AckKind::Nak(Some(delay))
+                Answer::Again(delay)
             }
             Handled::Failed(why) | Handled::Dead(why) => {
-                match bury(&self.nats, self.dead, self.stream, &stored, &why).await {
-                    Ok(()) => AckKind::Ack,
-                    Err(_) => AckKind::Nak(Some(FAILED_DELAYS[1])),
+                match bury(&*self.bus, self.dead, self.stream, &stored, &why).await {
+                    Ok(()) => Answer::Done,
+                    Err(_) => Answer::Again(FAILED_DELAYS[1]),
                 }
             }
         };
-        if let Err(error) = message.ack_with(ack).await {
+        if let Err(error) = answer.with(said).await {
             tracing::debug!(subject = stored.subject, %error, "the acknowledgement was not sent; it rings again");
         }
     }

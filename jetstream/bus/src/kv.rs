@@ -11,6 +11,7 @@ use crate::connect::Nats;
 use crate::port::{BusError, Expect, Outgoing, Port, Stored};
 use crate::publish::KV_OPERATION;
 use crate::read::{Reader, Seen, Start};
+use crate::wire::Bus;
 
 /// The sequence a value was stored at; 0 for a key that was never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -119,8 +120,8 @@ impl Nats {
 // === impl Rows ===
 
 impl<B: Bucket> Rows<B> {
-    pub fn open(nats: &Nats, filter: &str) -> Self {
-        let reader = Reader::open(nats, stream_of::<B>(), subject_of::<B>(filter), Start::LastOfEach);
+    pub fn open(bus: impl Into<Bus>, filter: &str) -> Self {
+        let reader = Reader::open(bus, stream_of::<B>(), subject_of::<B>(filter), Start::LastOfEach);
         Self { reader, rows: BTreeMap::new(), bucket: PhantomData }
     }
 

@@ -1,11 +1,12 @@
-//! How it is said: the only crate that names async_nats. Handlers see the bus through [`Port`], so that a simulation can
-//! stand in for it; what opens readers and consumers works on [`Nats`].
+//! How it is said: the only crate that names async_nats. Handlers see the bus through [`Port`], and what delivers to them
+//! is made on a [`Wire`], so that a simulation can stand in for the broker.
 
 mod append;
 pub mod broker;
 mod connect;
 mod consume;
 mod dead_letters;
+mod deliver;
 mod events;
 mod fanout;
 pub mod kv;
@@ -16,6 +17,7 @@ mod publish;
 mod queue;
 mod read;
 mod steps;
+mod wire;
 
 pub use append::{AppendError, Appended, Head, Log};
 pub use connect::{ConnectError, Credentials, Nats};
@@ -28,3 +30,4 @@ pub use port::{BusError, Expect, Outgoing, Port, Published, Stored};
 pub use queue::{Queue, Taken};
 pub use read::{Reader, Seen, Start};
 pub use steps::{LogReading, Stepped, Steps, Told};
+pub use wire::{Acknowledge, Answer, Bus, Delivered, Messages, Opened, Rung, Wire};

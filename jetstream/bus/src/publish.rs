@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::connect::Nats;
 use crate::port::{BusError, Outgoing, Port, Published, Stored};
+use crate::wire::Delivered;
 
 const EXPECTED_FILTER: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 pub(crate) const KV_OPERATION: &str = "KV-Operation";
@@ -186,7 +187,7 @@ fn stored(message: &StreamMessage) -> Stored {
 }
 
 /// A message that a consumer delivered, and how many of those stored are still to come.
-pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<(Stored, u64)> {
+pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<Delivered> {
     let info = message.info().ok()?;
     let stored = Stored {
         sequence: info.stream_sequence,
@@ -195,7 +196,7 @@ pub(crate) fn delivered(message: &async_nats::jetstream::Message) -> Option<(Sto
         envelope: envelope(message.headers.as_ref(), &message.payload),
         subject: message.subject.to_string(),
     };
-    Some((stored, info.pending))
+    Some(Delivered { stored, behind: info.pending })
 }
 
 pub(crate) fn envelope(headers: Option<&HeaderMap>, payload: &Bytes) -> Envelope {

@@ -3,28 +3,16 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::connect::Nats;
 use crate::port::Stored;
-use crate::publish::delivered;
-
-/// Messages a reader has in flight: enough to read a long log quickly, few enough to bound what a slow one holds.
-const PREFETCH: usize = 1_024;
-
-/// The server tells that it is alive this often while there is nothing to read.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-const PULL_EXPIRES: Duration = Duration::from_secs(30);
+use crate::wire::{Bus, Delivered, Messages, Opened};
 
 /// Between two attempts to open.
 const REOPEN_FIRST: Duration = Duration::from_millis(50);
 const REOPEN_LAST: Duration = Duration::from_secs(2);
-
-/// The server forgets a reader that has gone after this long.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +36,7 @@ pub enum Seen {
 /// A reader of one stream.
 #[derive(Debug)]
 pub struct Reader {
-    nats: Nats,
+    bus: Bus,
     stream: String,
     filter: String,
     start: Start,
@@ -56,34 +44,38 @@ pub struct Reader {
     last: u64,
     open: Option<Open>,
     /// Goes on while nobody waits in [`Reader::next`]: what a cancelled wait has begun is not asked of the server again.
-    opening: Option<AbortOnDropHandle<Result<Open, String>>>,
+    opening: Option<AbortOnDropHandle<Result<Opened, String>>>,
     connections: watch::Receiver<u64>,
     reopen_delay: Duration,
 }
 
 struct Open {
-    messages: pull::Stream,
+    messages: Messages<Delivered>,
     /// What was stored before the opening and has not been given yet.
     behind: u64,
     told: bool,
-    /// What the server counts as delivered at the opening: all before the place where the reader begins.
-    delivered: u64,
 }
 
 // === impl Reader ===
 
 impl Reader {
     /// Nothing is asked of the broker before the first [`Reader::next`].
-    pub fn open(nats: &Nats, stream: impl Into<String>, filter: impl Into<String>, start: Start) -> Self {
+    pub fn open(
+        bus: impl Into<Bus>,
+        stream: impl Into<String>,
+        filter: impl Into<String>,
+        start: Start,
+    ) -> Self {
+        let bus = bus.into();
         Self {
-            nats: nats.clone(),
+            connections: bus.connections(),
+            bus,
             stream: stream.into(),
             filter: filter.into(),
             start,
             last: 0,
             open: None,
             opening: None,
-            connections: nats.connections(),
             reopen_delay: Duration::ZERO,
         }
     }
@@ -100,6 +92,7 @@ impl Reader {
                 return Seen::CaughtUp;
             }
             let received = tokio::select! {
+                biased;
                 received = open.messages.next() => received,
                 // The consumer lived in the memory of a server that may have gone; do not wait to find out.
                 changed = self.connections.changed() => {
@@ -110,16 +103,15 @@ impl Reader {
                     continue;
                 }
             };
-            match received.map(|message| message.map(|message| delivered(&message))) {
-                Some(Ok(Some((stored, pending)))) => {
+            match received {
+                Some(Ok(Delivered { stored, behind })) => {
                     self.reopen_delay = Duration::ZERO;
-                    open.behind = open.behind.saturating_sub(1).min(pending);
+                    open.behind = open.behind.saturating_sub(1).min(behind);
                     if stored.sequence > self.last {
                         self.last = stored.sequence;
                         return Seen::Message(Box::new(stored));
                     }
                 }
-                Some(Ok(None)) => {}
                 Some(Err(error)) => {
                     tracing::debug!(stream = self.stream, filter = self.filter, %error, "reader opens anew");
                     self.open = None;
@@ -147,19 +139,25 @@ impl Reader {
                 self.connections.mark_unchanged();
                 let delay = self.reopen_delay;
                 self.reopen_delay = (delay * 2).clamp(REOPEN_FIRST, REOPEN_LAST);
-                let opening = open_after(delay, self.nats.clone(), self.stream.clone(), self.config());
+                let opening = open_after(
+                    delay,
+                    self.bus.clone(),
+                    self.stream.clone(),
+                    self.filter.clone(),
+                    self.resumes_at(),
+                );
                 self.opening.insert(AbortOnDropHandle::new(tokio::spawn(opening)))
             }
         };
         let opened = opening.await;
         self.opening = None;
         match opened {
-            Ok(Ok(open)) => {
+            Ok(Ok(Opened { messages, stored, before })) => {
                 if self.start == Start::New && self.last == 0 {
                     // From here on a reopening has a place to go on from.
-                    self.start = Start::At(open.delivered + 1);
+                    self.start = Start::At(before + 1);
                 }
-                self.open = Some(open);
+                self.open = Some(Open { messages, behind: stored, told: false });
             }
             Ok(Err(error)) => {
                 tracing::debug!(stream = self.stream, filter = self.filter, error, "reader cannot open yet");
@@ -170,50 +168,24 @@ impl Reader {
         }
     }
 
-    fn config(&self) -> pull::Config {
-        pull::Config {
-            // Named, since only a named one is asked for under a subject that says what it filters.
-            name: Some(format!("reader-{:016x}", rand::random::<u64>())),
-            deliver_policy: self.deliver_policy(),
-            ack_policy: AckPolicy::None,
-            filter_subject: self.filter.clone(),
-            inactive_threshold: FORGOTTEN_AFTER,
-            memory_storage: true,
-            num_replicas: 1,
-            ..Default::default()
-        }
-    }
-
-    fn deliver_policy(&self) -> DeliverPolicy {
-        match (self.last, self.start) {
-            (0, Start::LastOfEach) => DeliverPolicy::LastPerSubject,
-            (0, Start::New) => DeliverPolicy::New,
-            (0, Start::At(start_sequence)) => DeliverPolicy::ByStartSequence { start_sequence },
-            (last, _) => DeliverPolicy::ByStartSequence { start_sequence: last + 1 },
+    /// Where it goes on.
+    const fn resumes_at(&self) -> Start {
+        match self.last {
+            0 => self.start,
+            last => Start::At(last + 1),
         }
     }
 }
 
 async fn open_after(
     delay: Duration,
-    nats: Nats,
+    bus: Bus,
     stream: String,
-    config: pull::Config,
-) -> Result<Open, String> {
+    filter: String,
+    start: Start,
+) -> Result<Opened, String> {
     tokio::time::sleep(delay).await;
-    let stream = nats.bind(&stream).await.map_err(|error| error.to_string())?;
-    let consumer = stream.create_consumer(config).await.map_err(|error| error.to_string())?;
-    let info = consumer.cached_info();
-    let (behind, delivered) = (info.num_pending, info.delivered.stream_sequence);
-    let messages = consumer
-        .stream()
-        .max_messages_per_batch(PREFETCH)
-        .expires(PULL_EXPIRES)
-        .heartbeat(HEARTBEAT)
-        .messages()
-        .await
-        .map_err(|error| error.to_string())?;
-    Ok(Open { messages, behind, told: false, delivered })
+    bus.read(&stream, &filter, start).await
 }
 
 impl std::fmt::Debug for Open {

@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::connect::Nats;
 use crate::read::{Reader, Seen, Start};
+use crate::wire::Bus;
 
 /// Steps that are told at once, where so many are there: to wake four followers for each is a good part of the work.
 const TOLD_AT_ONCE: usize = 64;
@@ -75,8 +75,8 @@ impl LogReading {
     }
 
     /// Reads from the last step of each process on, until all followers are dropped.
-    pub fn start(self, nats: &Nats) {
-        let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), Start::LastOfEach);
+    pub fn start(self, bus: impl Into<Bus>) {
+        let mut reader = Reader::open(bus, PROCESS, filter::all_logs(), Start::LastOfEach);
         let mut followers = self.followers;
         tokio::spawn(async move {
             while !followers.is_empty() {

@@ -81,7 +81,7 @@ pub(crate) async fn claim(
         let taken = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            _ = drain.changed() => continue,
+            Ok(()) = drain.changed() => continue,
             taken = lowest_class(&mut lines) => taken,
         };
         let Some(taken) = taken else { return };

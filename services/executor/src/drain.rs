@@ -2,7 +2,6 @@
 //! stands until it is taken back, also over a restart.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bus::Nats;
 use bus::kv::Rows;
@@ -33,11 +32,15 @@ pub(crate) fn follow(
     clock: Arc<dyn Clock>,
 ) -> watch::Receiver<Drain> {
     let mut orders = Rows::<Drains>::open(nats, &id.to_string());
-    let (sender, receiver) = watch::channel(Drain::No);
+    // Until the order is read nothing is claimed.
+    let (sender, receiver) = watch::channel(Drain::Begun);
     tokio::spawn(async move {
-        let mut ordered = Drain::No;
-        // Until the grace of an order is over.
-        let mut grace = clock.sleep(Duration::MAX);
+        tokio::select! {
+            () = sender.closed() => return,
+            _ = orders.caught_up() => {}
+        }
+        let mut ordered = if orders.iter().next().is_some() { Drain::Begun } else { Drain::No };
+        let mut grace = clock.sleep(shutdown.grace());
         loop {
             let ends = match (shutdown.is_over(), shutdown.is_draining()) {
                 (true, _) => Drain::Now,
@@ -45,9 +48,9 @@ pub(crate) fn follow(
                 (false, false) => Drain::No,
             };
             let drain = ordered.max(ends);
+            lease.drains(drain != Drain::No);
             if sender.send_replace(drain) != drain {
-                tracing::info!(?drain, "the executor's drain");
-                lease.drains(drain != Drain::No);
+                tracing::debug!(?drain, "the drain");
             }
             tokio::select! {
                 () = sender.closed() => return,

@@ -297,11 +297,13 @@ impl Task {
                     let text = self.translator.take_turn_text();
                     drop(self.recorder.send(Output::TurnEnded { turn, outcome, text }).await);
                 }
-                Effect::Crashed { what } => {
+                Effect::Crashed { what, tried_again } => {
                     metrics::counter!("resident_process_events_total", "event" => "process.crash")
                         .increment(1);
                     tracing::warn!(what, "process.crash");
-                    drop(self.recorder.send(Output::Notice { text: what }).await);
+                    if !tried_again {
+                        drop(self.recorder.send(Output::Notice { text: what }).await);
+                    }
                 }
                 Effect::Answer { call, answer } => self.answer(call, answer),
             }

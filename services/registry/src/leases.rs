@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{self, Rows};
-use bus::{AppendError, Log, Nats};
+use bus::{AppendError, Bus, Log};
 use contract::buckets::{Executors, HeldSegment, HotSegment, Lease};
 use domain::ids::{ExecutorId, Incarnation, Renewal};
 use domain::policy::LEASE_LOST_AFTER;
 use domain::process::{Cause, LossReason};
 use service::Runtime;
-use service::clock::Clock;
+use service::clock::{Clock, Every};
 use tokio_util::sync::CancellationToken;
 
 use crate::on_step::HotSegments;
@@ -35,10 +35,10 @@ struct Change {
 }
 
 /// Watches until `stop`.
-pub(crate) async fn watch(nats: Nats, log: Log, runtime: Runtime, hot: HotSegments, stop: CancellationToken) {
+pub(crate) async fn watch(bus: Bus, log: Log, runtime: Runtime, hot: HotSegments, stop: CancellationToken) {
     let check = runtime.health.check("registry leases");
     let clock = Arc::clone(&runtime.clock);
-    let mut rows = Rows::<Executors>::open(&nats, ">");
+    let mut rows = Rows::<Executors>::open(&bus, ">");
     if let Err(error) = rows.caught_up().await {
         tracing::error!(%error, "the leases cannot be read");
     }
@@ -46,20 +46,22 @@ pub(crate) async fn watch(nats: Nats, log: Log, runtime: Runtime, hot: HotSegmen
     let mut changes = Changes::default();
     let mut leases: HashMap<ExecutorId, Lease> = HashMap::new();
     let mut connected = true;
+    let mut look = Every::new(&clock, LOOK_EVERY);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
+            () = look.next() => {}
             (key, lease) = rows.changed() => {
                 if let (Ok(executor), Some(lease)) = (key.parse(), lease) {
                     leases.insert(executor, lease.clone());
                 }
                 continue;
             }
-            () = clock.sleep(LOOK_EVERY) => {}
         }
         let now = clock.monotonic();
         // While the broker was away no lease could change: time is counted anew from then.
-        if !nats.is_connected() {
+        if !bus.is_connected() {
             connected = false;
             continue;
         }
@@ -70,7 +72,7 @@ pub(crate) async fn watch(nats: Nats, log: Log, runtime: Runtime, hot: HotSegmen
             let lease = leases.get(&segment.executor);
             let unchanged = changes.unchanged_for(segment.executor, lease, now);
             if suspicion(&segment, lease, unchanged).is_some() {
-                confirm(&nats, &log, clock.as_ref(), &segment, unchanged).await;
+                confirm(&bus, &log, clock.as_ref(), &segment, unchanged).await;
             }
         }
     }
@@ -78,8 +80,8 @@ pub(crate) async fn watch(nats: Nats, log: Log, runtime: Runtime, hot: HotSegmen
 
 /// Reads the lease from the leader. The claim stood in the log before that, and its lease before the claim, so a lease
 /// of another incarnation is a later one.
-async fn confirm(nats: &Nats, log: &Log, clock: &dyn Clock, segment: &HotSegment, unchanged: Duration) {
-    let lease = match kv::get::<Executors>(nats, &segment.executor).await {
+async fn confirm(bus: &Bus, log: &Log, clock: &dyn Clock, segment: &HotSegment, unchanged: Duration) {
+    let lease = match kv::get::<Executors>(&**bus, &segment.executor).await {
         Ok(stored) => stored.value,
         Err(error) => return tracing::warn!(executor = %segment.executor, %error, "the lease cannot be read"),
     };

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bus::{Log, Nats, Reader, Seen, Start};
+use bus::{Bus, Log, Reader, Seen, Start};
 use contract::buckets::HotSegment;
 use contract::subjects::filter;
 use contract::topology::PROCESS;
@@ -21,25 +21,25 @@ use crate::projection::{Fleet, Record, Shown};
 pub(crate) struct HotSegments(Arc<Mutex<HashMap<ProcessId, HotSegment>>>);
 
 /// Follows the log until `stop`.
-pub(crate) async fn follow(nats: &Nats, log: &Log, runtime: &Runtime, stop: CancellationToken) {
+pub(crate) async fn follow(bus: &Bus, log: &Log, runtime: &Runtime, stop: CancellationToken) {
     let check = runtime.health.check("registry log");
     let hot = HotSegments::default();
-    let record = Record::new(Arc::new(nats.clone()), stop.clone());
-    let fleet = Fleet::start(Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone());
+    let record = Record::new(bus.port(), stop.clone());
+    let fleet = Fleet::start(bus.port(), Arc::clone(&runtime.clock), stop.clone());
     let mut watch =
-        tokio::spawn(leases::watch(nats.clone(), log.clone(), runtime.clone(), hot.clone(), stop.clone()));
+        tokio::spawn(leases::watch(bus.clone(), log.clone(), runtime.clone(), hot.clone(), stop.clone()));
     let shown = Shown::default();
-    let (start, before) = match Shown::before(nats).await {
+    let (start, before) = match Shown::before(bus).await {
         Some(watermark) => (Start::At(watermark.step + 1), watermark.hot),
         None => (Start::LastOfEach, Vec::new()),
     };
     hot.begin_with(before);
-    let keep =
-        shown.clone().keep(hot.clone(), Arc::new(nats.clone()), Arc::clone(&runtime.clock), stop.clone());
+    let keep = shown.clone().keep(hot.clone(), bus.port(), Arc::clone(&runtime.clock), stop.clone());
     tokio::spawn(keep);
-    let mut reader = Reader::open(nats, PROCESS, filter::all_logs(), start);
+    let mut reader = Reader::open(bus, PROCESS, filter::all_logs(), start);
     loop {
         let seen = tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             ended = &mut watch => {
                 tracing::error!(?ended, "the watch over the leases ended");

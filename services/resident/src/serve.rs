@@ -125,17 +125,22 @@ pub(crate) async fn start(
                 router = router.merge(ingress::start(nats, runtime.clone(), settings.section()?));
             }
             Role::Console => router = router.merge(console::start(nats, runtime.clone())),
-            Role::Steerer => drop(back.spawn(ended(steerer::run(nats, back_runtime.clone())))),
-            Role::Registry => drop(back.spawn(ended(registry::run(nats, back_runtime.clone())))),
+            Role::Steerer => drop(back.spawn(ended(steerer::run(nats.into(), back_runtime.clone())))),
+            Role::Registry => drop(back.spawn(ended(registry::run(nats.into(), back_runtime.clone())))),
             Role::Waker => {
                 log_read_by.get_or_insert_with(|| nats.clone());
                 let steps = [log.follower(), log.follower()];
-                back.spawn(ended(waker::run(nats, back_runtime.clone(), steps)));
+                back.spawn(ended(waker::run(nats.into(), back_runtime.clone(), steps)));
             }
             Role::Scheduler => {
                 log_read_by.get_or_insert_with(|| nats.clone());
                 let steps = [log.follower(), log.follower()];
-                back.spawn(ended(scheduler::run(nats, back_runtime.clone(), settings.section()?, steps)));
+                back.spawn(ended(scheduler::run(
+                    nats.into(),
+                    back_runtime.clone(),
+                    settings.section()?,
+                    steps,
+                )));
             }
             Role::Executor => {}
         }

@@ -2,14 +2,14 @@
 //! it anew; how long that may be, an operator sets.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{AppendError, Log, Nats, Steps, Told};
+use bus::{AppendError, Bus, Log, Steps, Told};
 use domain::ids::ProcessId;
 use domain::process::{Cause, ConversationKey, State};
 use domain::{Refusal, Timestamp};
 use service::Runtime;
+use service::clock::Every;
 
 use crate::SchedulerConfig;
 
@@ -30,19 +30,29 @@ struct Idle {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig, mut steps: Steps) {
+pub(crate) async fn follow(bus: Bus, runtime: Runtime, config: SchedulerConfig, mut steps: Steps) {
     let check = runtime.health.check("scheduler idle");
     let stop = runtime.shutdown.draining_token();
-    let log = Log::new(Arc::new(nats.clone()));
+    let log = Log::new(bus.port());
     let mut idle: HashMap<ProcessId, Idle> = HashMap::new();
     // Tests set seconds.
     let shortest = config.nudge_after.min(config.self_finish_after).min(config.last_wake);
     let every = (shortest / 4).min(LOOK_EVERY);
     let mut caught_up = false;
-    let mut next = Box::pin(runtime.clock.sleep(every));
+    let mut look = Every::new(&runtime.clock, every);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
+            () = look.next() => {
+                if caught_up {
+                    let now = runtime.clock.now();
+                    let due = idle.iter().filter_map(|(process, idle)| Some((*process, idle.key, due(idle, &config, now)?)));
+                    for (process, key, cause) in due.take(ACTED_ON_MAX) {
+                        act(&log, process, key, cause, now).await;
+                    }
+                }
+            }
             told = steps.next() => match told {
                 Told::CaughtUp => {
                     caught_up = true;
@@ -53,16 +63,6 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, config: SchedulerConfig
                     None => drop(idle.remove(&step.state.process)),
                 },
             },
-            () = &mut next => {
-                next = Box::pin(runtime.clock.sleep(every));
-                if caught_up {
-                    let now = runtime.clock.now();
-                    let due = idle.iter().filter_map(|(process, idle)| Some((*process, idle.key, due(idle, &config, now)?)));
-                    for (process, key, cause) in due.take(ACTED_ON_MAX) {
-                        act(&log, process, key, cause, now).await;
-                    }
-                }
-            }
         }
     }
 }

@@ -7,16 +7,16 @@ mod idle;
 mod missing;
 mod on_step;
 
-use bus::{Nats, Steps};
+use bus::{Bus, Steps};
 use service::Runtime;
 
 pub use config::SchedulerConfig;
 
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime, config: SchedulerConfig, log: [Steps; 2]) {
+pub async fn run(bus: Bus, runtime: Runtime, config: SchedulerConfig, log: [Steps; 2]) {
     let [for_timers, for_idle] = log;
     tokio::join!(
-        on_step::follow(nats.clone(), runtime.clone(), for_timers),
-        idle::follow(nats, runtime, config, for_idle)
+        on_step::follow(bus.clone(), runtime.clone(), for_timers),
+        idle::follow(bus, runtime, config, for_idle)
     );
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bus::{Nats, Reader, Seen, Start};
+use bus::{Bus, Reader, Seen, Start};
 use contract::Subject;
 use contract::messages::timer::Timer;
 use contract::subjects::filter;
@@ -50,14 +50,14 @@ impl Comparing {
 }
 
 impl Scheduler {
-    pub(crate) fn begin(&self, nats: &Nats, unheard_after: Duration) -> Comparing {
-        let held = Reader::open(nats, TIMERS, filter::all_timers(), Start::At(1));
+    pub(crate) fn begin(&self, bus: &Bus, unheard_after: Duration) -> Comparing {
+        let held = Reader::open(bus, TIMERS, filter::all_timers(), Start::At(1));
         Comparing { held, unfound: self.set.clone(), surplus: Vec::new(), unheard_after }
     }
 
     /// Where the broker holds as many as are set, nothing more is read.
-    pub(crate) async fn begin_if_unequal(&self, nats: &Nats) -> Option<Comparing> {
-        let mut comparing = self.begin(nats, UNHEARD_AFTER);
+    pub(crate) async fn begin_if_unequal(&self, bus: &Bus) -> Option<Comparing> {
+        let mut comparing = self.begin(bus, UNHEARD_AFTER);
         let stored = comparing.held.stored().await;
         (!usize::try_from(stored).is_ok_and(|stored| stored == self.set.len())).then_some(comparing)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{BusError, Nats, Outgoing, Port, Seen, Steps, Told};
+use bus::{Bus, BusError, Outgoing, Port, Seen, Steps, Told};
 use contract::Subject;
 use contract::messages::timer::Timer;
 use contract::topology::TIMERS;
@@ -12,6 +12,7 @@ use domain::Timestamp;
 use domain::ids::{ProcessId, WaitId};
 use domain::process::{ConversationKey, State};
 use service::Runtime;
+use service::clock::Every;
 
 use crate::missing::Comparing;
 
@@ -49,26 +50,32 @@ pub(crate) enum Wanted {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
+pub(crate) async fn follow(bus: Bus, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("scheduler");
     let stop = runtime.shutdown.draining_token();
-    let mut scheduler = Scheduler {
-        port: Arc::new(nats.clone()),
-        set: HashMap::new(),
-        behind: HashMap::new(),
-        steps_read: false,
-    };
-    let mut compare = runtime.clock.sleep(COMPARED_EVERY);
+    let mut scheduler =
+        Scheduler { port: bus.port(), set: HashMap::new(), behind: HashMap::new(), steps_read: false };
+    let mut compare = Every::new(&runtime.clock, COMPARED_EVERY);
     let mut comparing: Option<Comparing> = None;
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
+            () = compare.next() => {
+                if scheduler.steps_read && comparing.is_none() {
+                    comparing = tokio::select! {
+                        biased;
+                        () = stop.cancelled() => return,
+                        begun = scheduler.begin_if_unequal(&bus) => begun,
+                    };
+                }
+            }
             told = steps.next() => match told {
                 Told::CaughtUp => {
                     scheduler.steps_read = true;
                     check.ready();
                     // What an earlier instance has set is not known yet.
-                    comparing.get_or_insert_with(|| scheduler.begin(&nats, Duration::ZERO));
+                    comparing.get_or_insert_with(|| scheduler.begin(&bus, Duration::ZERO));
                 }
                 Told::Step(step) => scheduler.on_step(&step.state, step.at),
             },
@@ -78,15 +85,6 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
                 }
             }
             () = runtime.clock.sleep(AGAIN_AFTER), if scheduler.steps_read && !scheduler.behind.is_empty() => {}
-            () = &mut compare => {
-                compare = runtime.clock.sleep(COMPARED_EVERY);
-                if scheduler.steps_read && comparing.is_none() {
-                    comparing = tokio::select! {
-                        () = stop.cancelled() => return,
-                        begun = scheduler.begin_if_unequal(&nats) => begun,
-                    };
-                }
-            }
         }
         if scheduler.steps_read {
             scheduler.settle().await;

@@ -8,7 +8,7 @@ mod on_input;
 
 use std::sync::Arc;
 
-use bus::{Consumer, Nats};
+use bus::{Bus, Consumer};
 use contract::subjects::DeadOf;
 use contract::topology::{RECORD, STEERER};
 use service::Runtime;
@@ -17,14 +17,14 @@ use service::health::Condition;
 use on_input::Steerer;
 
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime) {
+pub async fn run(bus: Bus, runtime: Runtime) {
     let check = runtime.health.check("steerer");
     let stop = runtime.shutdown.draining_token();
-    let steerer = Arc::new(Steerer::new(Arc::new(nats.clone()), runtime.clock));
+    let steerer = Arc::new(Steerer::new(bus.port(), runtime.clock));
     let ready = move |reached: Result<(), String>| {
         check.set(reached.map_or_else(Condition::Failed, |()| Condition::Ready));
     };
-    Consumer::new(&nats, RECORD, STEERER, DeadOf::Record)
+    Consumer::new(&bus, RECORD, STEERER, DeadOf::Record)
         .run(stop, ready, move |delivery| {
             let steerer = Arc::clone(&steerer);
             async move { steerer.on_input(delivery).await }

@@ -11,7 +11,7 @@ mod on_step;
 
 use std::sync::Arc;
 
-use bus::{Consumer, Log, Nats, Port, Steps};
+use bus::{Bus, Consumer, Log, Steps};
 use contract::subjects::DeadOf;
 use contract::topology::{TIMERS, WAKER};
 use service::Runtime;
@@ -20,24 +20,24 @@ use service::health::Condition;
 use on_due::Timers;
 
 /// Works until the shutdown begins.
-pub async fn run(nats: Nats, runtime: Runtime, log: [Steps; 2]) {
+pub async fn run(bus: Bus, runtime: Runtime, log: [Steps; 2]) {
     let [for_places, for_waits] = log;
     tokio::join!(
-        on_step::follow(nats.clone(), runtime.clone(), for_places),
-        matcher::follow(nats.clone(), runtime.clone(), for_waits),
-        serve_timers(nats, runtime)
+        on_step::follow(bus.clone(), runtime.clone(), for_places),
+        matcher::follow(bus.clone(), runtime.clone(), for_waits),
+        serve_timers(bus, runtime)
     );
 }
 
-async fn serve_timers(nats: Nats, runtime: Runtime) {
+async fn serve_timers(bus: Bus, runtime: Runtime) {
     let check = runtime.health.check("waker timers");
     let stop = runtime.shutdown.draining_token();
-    let port: Arc<dyn Port> = Arc::new(nats.clone());
+    let port = bus.port();
     let timers = Arc::new(Timers { log: Log::new(Arc::clone(&port)), port, clock: runtime.clock });
     let ready = move |reached: Result<(), String>| {
         check.set(reached.map_or_else(Condition::Failed, |()| Condition::Ready));
     };
-    Consumer::new(&nats, TIMERS, WAKER, DeadOf::Timers)
+    Consumer::new(&bus, TIMERS, WAKER, DeadOf::Timers)
         .run(stop, ready, move |delivery| {
             let timers = Arc::clone(&timers);
             async move { timers.on_due(delivery).await }

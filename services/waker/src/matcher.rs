@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{AppendError, BusError, Log, Nats, Port, Reader, Seen, Start, Steps, Stored, Told};
+use bus::{AppendError, Bus, BusError, Log, Port, Reader, Seen, Start, Steps, Stored, Told};
 use contract::messages::event::EventEntry;
 use contract::subjects::{self, filter};
 use contract::topology::EVENTS;
@@ -42,10 +42,10 @@ struct Waiting {
 }
 
 /// Follows the log and the events until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
+pub(crate) async fn follow(bus: Bus, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("waker events");
     let stop = runtime.shutdown.draining_token();
-    let port: Arc<dyn Port> = Arc::new(nats.clone());
+    let port = bus.port();
     let mut matcher = Matcher {
         log: Log::new(Arc::clone(&port)),
         port,
@@ -54,12 +54,13 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
         by_subject: HashMap::new(),
         unlooked: BTreeSet::new(),
     };
-    let mut events = Reader::open(&nats, EVENTS, filter::all_events(), Start::LastOfEach);
+    let mut events = Reader::open(&bus, EVENTS, filter::all_events(), Start::LastOfEach);
     // The last event of each subject, until both have caught up: a wait that began behind it need not be looked for.
     let mut latest: Option<HashMap<String, u64>> = Some(HashMap::new());
     let (mut steps_read, mut events_read) = (false, false);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             told = steps.next() => match told {
                 Told::CaughtUp => steps_read = true,

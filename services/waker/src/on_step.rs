@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::kv::{KvError, Rows};
-use bus::{Nats, Port, Reader, Seen, Start, Steps, Told};
+use bus::{Bus, Port, Reader, Seen, Start, Steps, Told};
 use contract::Subject;
 use contract::buckets::{AgentKey, Executors, Lease};
 use contract::messages::assign::Assignment;
@@ -19,7 +19,7 @@ use domain::policy::LEASE_LOST_AFTER;
 use domain::process::{ConversationKey, State, Step};
 use futures_util::{FutureExt, StreamExt};
 use service::Runtime;
-use service::clock::Clock;
+use service::clock::{Clock, Every};
 use service::telemetry::{continue_from, traceparent_of};
 use tracing::Instrument;
 
@@ -66,23 +66,37 @@ struct Seated {
 }
 
 /// Follows the log until the shutdown begins.
-pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
+pub(crate) async fn follow(bus: Bus, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("waker");
     let stop = runtime.shutdown.draining_token();
     let clock = Arc::clone(&runtime.clock);
     let mut waker = Waker {
-        port: Arc::new(nats.clone()),
+        port: bus.port(),
         clock: Arc::clone(&clock),
         concerns: BTreeMap::new(),
         looked_at: None,
         executors: HashMap::new(),
     };
-    waker.read_assigned(&nats).await;
-    let mut leases = Rows::<Executors>::open(&nats, ">");
+    waker.read_assigned(&bus).await;
+    let mut leases = Rows::<Executors>::open(&bus, ">");
     let mut caught_up = false;
+    let mut look = Every::new(&clock, LOOK_EVERY);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
+            () = look.next() => {
+                let again = waker.again();
+                waker.look_at(again).await;
+            }
+            (key, lease) = leases.changed() => {
+                if let Ok(executor) = key.parse()
+                    && waker.on_lease(executor, lease.cloned())
+                {
+                    let unplaced = waker.unplaced();
+                    waker.look_at(unplaced).await;
+                }
+            }
             told = steps.next() => {
                 let mut told = Some(told);
                 let mut changed = Vec::new();
@@ -103,18 +117,6 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
                     waker.look_at(changed).await;
                 }
             }
-            (key, lease) = leases.changed() => {
-                if let Ok(executor) = key.parse()
-                    && waker.on_lease(executor, lease.cloned())
-                {
-                    let unplaced = waker.unplaced();
-                    waker.look_at(unplaced).await;
-                }
-            }
-            () = clock.sleep(LOOK_EVERY) => {
-                let again = waker.again();
-                waker.look_at(again).await;
-            }
         }
     }
 }
@@ -123,8 +125,8 @@ pub(crate) async fn follow(nats: Nats, runtime: Runtime, mut steps: Steps) {
 
 impl Waker {
     /// What stood in the queues before this instance began.
-    async fn read_assigned(&mut self, nats: &Nats) {
-        let mut reader = Reader::open(nats, ASSIGN, filter::all_assignments(), Start::LastOfEach);
+    async fn read_assigned(&mut self, bus: &Bus) {
+        let mut reader = Reader::open(bus, ASSIGN, filter::all_assignments(), Start::LastOfEach);
         while let Seen::Message(stored) = reader.next().await {
             if let (Ok(Subject::Assign(executor, ..)), Ok(assignment)) =
                 (stored.subject.parse(), stored.decode::<Assignment>())

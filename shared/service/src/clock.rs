@@ -2,6 +2,8 @@
 //! ask what time it is.
 
 use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -20,6 +22,16 @@ pub trait Clock: fmt::Debug + Send + Sync {
     async fn sleep(&self, duration: Duration);
 }
 
+/// Rings again and again, also for a loop that is busy with something else most of the time: a sleep that is begun anew
+/// at each turn of such a loop never ends.
+pub struct Every {
+    clock: Arc<dyn Clock>,
+    period: Duration,
+    sleep: Sleep,
+}
+
+type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The machine's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct RealClock {
@@ -36,6 +48,32 @@ pub struct ManualClock {
 struct Reading {
     now: Timestamp,
     monotonic: Duration,
+}
+
+// === impl Every ===
+
+impl Every {
+    /// Rings for the first time after one period.
+    pub fn new(clock: &Arc<dyn Clock>, period: Duration) -> Self {
+        Self { clock: Arc::clone(clock), period, sleep: sleep(clock, period) }
+    }
+
+    /// Waits for the next time, which is a period after the last one was heard. Cancelling loses nothing.
+    pub async fn next(&mut self) {
+        self.sleep.as_mut().await;
+        self.sleep = sleep(&self.clock, self.period);
+    }
+}
+
+fn sleep(clock: &Arc<dyn Clock>, period: Duration) -> Sleep {
+    let clock = Arc::clone(clock);
+    Box::pin(async move { clock.sleep(period).await })
+}
+
+impl fmt::Debug for Every {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Every").field("period", &self.period).finish_non_exhaustive()
+    }
 }
 
 // === impl RealClock ===
@@ -138,6 +176,22 @@ mod tests {
         assert_eq!(clock.monotonic(), Duration::from_secs(60));
         assert_eq!(clock.now(), Timestamp::EPOCH.plus(Duration::from_secs(3601)));
         assert_eq!(clock.sleepers(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_rings_again_and_again_is_heard_in_a_loop_that_is_always_busy() {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::start());
+        let mut every = Every::new(&clock, Duration::from_millis(20));
+        let heard = async {
+            let mut heard = 0;
+            while heard < 3 {
+                tokio::select! {
+                    () = every.next() => heard += 1,
+                    () = clock.sleep(Duration::from_millis(2)) => {}
+                }
+            }
+        };
+        tokio::time::timeout(BOUND, heard).await.unwrap();
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use bus::kv::{self, KvError, Revision};
 use contract::buckets::{Fleet as FleetBucket, FleetKey, FleetRow};
 use domain::ids::ProcessId;
 use domain::process::Step;
-use service::clock::Clock;
+use service::clock::{Clock, Every};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -50,11 +50,13 @@ impl Fleet {
         let fleet = Self(Arc::new(Shared { port, rows: Mutex::default(), fresh: Notify::new() }));
         let shared = Arc::clone(&fleet.0);
         tokio::spawn(async move {
+            let mut every = Every::new(&clock, WRITE_EVERY);
             loop {
                 let only_new = tokio::select! {
+                    biased;
                     () = stop.cancelled() => return,
+                    () = every.next() => false,
                     () = shared.fresh.notified() => true,
-                    () = clock.sleep(WRITE_EVERY) => false,
                 };
                 shared.write(only_new).await;
             }

@@ -129,6 +129,7 @@ impl Shared {
                 }
                 self.told().remove(&key);
                 tokio::select! {
+                    biased;
                     () = self.stop.cancelled() => return,
                     () = tokio::time::sleep(RETRY_AFTER) => {}
                 }

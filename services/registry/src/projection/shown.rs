@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bus::kv;
-use bus::{Nats, Port};
+use bus::{Bus, Port};
 use contract::buckets::{Watermark, WatermarkKey, Watermarks};
 use contract::topology::REGISTRY;
-use service::clock::Clock;
+use service::clock::{Clock, Every};
 use tokio_util::sync::CancellationToken;
 
 use crate::on_step::HotSegments;
@@ -38,8 +38,8 @@ pub(crate) struct Unshown {
 
 impl Shown {
     /// Where the last life of the registry had come to.
-    pub(crate) async fn before(nats: &Nats) -> Option<Watermark> {
-        match kv::get::<Watermarks>(nats, &WatermarkKey(REGISTRY)).await {
+    pub(crate) async fn before(bus: &Bus) -> Option<Watermark> {
+        match kv::get::<Watermarks>(&**bus, &WatermarkKey(REGISTRY)).await {
             Ok(stored) => stored.value,
             Err(error) => {
                 tracing::warn!(%error, "how far the log is shown cannot be read; it is shown anew");
@@ -66,10 +66,12 @@ impl Shown {
         stop: CancellationToken,
     ) {
         let mut stored = 0;
+        let mut every = Every::new(&clock, STORE_EVERY);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
-                () = clock.sleep(STORE_EVERY) => {}
+                () = every.next() => {}
             }
             // In this order: what is hot is read at the step or later, and the steps between are read again.
             let step = self.lock().all_up_to();

@@ -44,6 +44,11 @@ pub(super) fn rested(state: &State, timer: WaitId, now: Timestamp) -> Option<Res
 }
 
 impl State {
+    /// Whether it is tried again by itself if its harness crashes now.
+    pub(crate) fn is_tried_again(&self) -> bool {
+        usize::from(self.crashes.in_a_row) < policy::CRASH_BACK_OFF.len()
+    }
+
     /// Until when it rests after a crash.
     const fn rests_until(&self) -> Option<Timestamp> {
         match &self.phase {

@@ -100,7 +100,7 @@ impl Segment {
         if self.leaving.is_none() {
             let by = SegmentEvent::Crashed { what: what.clone(), events: None };
             self.leaving = Some(Leaving::Park { by, reported: false });
-            effects.push(Effect::Crashed { what });
+            effects.push(Effect::Crashed { what, tried_again: self.log.is_tried_again() });
         }
         effects
     }

@@ -162,9 +162,10 @@ pub enum Effect {
         call: CallNo,
         answer: CallAnswer,
     },
-    /// The harness is gone without having been asked to; the person is told.
+    /// The harness is gone without having been asked to. The person is told where it is not tried again by itself.
     Crashed {
         what: String,
+        tried_again: bool,
     },
     /// The segment is over; nothing is left to do.
     Leave,

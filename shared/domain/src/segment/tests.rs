@@ -401,9 +401,19 @@ fn a_harness_that_ends_by_itself_rests_and_one_that_cannot_start_waits_for_a_per
     stage.effects.pop_front();
     stage.gone();
     let what = "it ended".to_owned();
-    assert_eq!(stage.done(), vec![Effect::Crashed { what }, Effect::Leave]);
+    assert_eq!(stage.done(), vec![Effect::Crashed { what, tried_again: true }, Effect::Leave]);
     assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::Crashed { .. }, .. }));
     assert_eq!(stage.log.undelivered, seqs(&[1]), "the message is kept");
+
+    // The one after which it is not tried again is the only one that the person is told of.
+    let mut log = apply(None, said(1, Mode::Auto)).expect("a start");
+    log.crashes.in_a_row = 4;
+    let mut stage = Stage::on(log, Vec::new(), ME);
+    stage.effects.pop_front();
+    stage.gone();
+    let what = "it ended".to_owned();
+    assert_eq!(stage.done(), vec![Effect::Crashed { what, tried_again: false }, Effect::Leave]);
+    assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::NeedsAttention { .. }, .. }));
 
     let mut stage = Stage::new();
     stage.effects.pop_front();
