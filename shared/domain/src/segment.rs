@@ -19,7 +19,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::ids::{Epoch, ExecutorId, Incarnation, MessageId, RecordSeq, Renewal, ReportNo, TurnNo, WaitId};
-use crate::policy::FROZEN_KILLED_AFTER;
+use crate::policy::{BACKGROUND_HOLDS_FOR, FROZEN_KILLED_AFTER};
 use crate::process::{ParkReason, Report, SegmentEvent, State, TaskKind, WakeTrigger};
 
 pub use signal::{Ask, CallAnswer, CallNo, Contents, Effect, Signal};
@@ -69,6 +69,8 @@ pub struct Segment {
     policy: SegmentPolicy,
     log: State,
     began: Duration,
+    /// The time that it was last told.
+    now: Duration,
     harness: Harness,
     /// Turns that have ended, the conversation's earlier ones included.
     turns: TurnNo,
@@ -202,6 +204,7 @@ impl Segment {
             turns: log.turns,
             log,
             began: now,
+            now,
             harness: Harness::Absent,
             wake,
             frame: None,
@@ -234,6 +237,7 @@ impl Segment {
 
     /// Takes what happened and says what is to be done.
     pub fn on(&mut self, signal: Signal, now: Duration) -> Vec<Effect> {
+        self.now = now;
         let mut effects = Vec::new();
         match signal {
             Signal::Log(state) => self.log = *state,
@@ -299,13 +303,18 @@ impl Segment {
         effects
     }
 
-    /// When [`Signal::Tick`] has something to say at the latest.
+    /// When [`Signal::Tick`] has something to say at the latest. What was due by the time last told and did not come about
+    /// waits for something else than time.
     pub fn next_tick(&self) -> Option<Duration> {
+        self.deadlines().into_iter().flatten().filter(|at| *at > self.now).min()
+    }
+
+    fn deadlines(&self) -> [Option<Duration>; 8] {
         let again = self.in_flight.as_ref().map(|in_flight| in_flight.sent + REPORT_AGAIN_AFTER);
         let claim = self.log.hot().is_none().then_some(self.began + CLAIM_GIVEN_UP_AFTER);
         if let Some(frozen) = self.frozen.filter(|_| self.leaving.is_none()) {
             let killed = Some(frozen.since + FROZEN_KILLED_AFTER);
-            return [again, claim, killed].into_iter().flatten().min();
+            return [again, claim, killed, None, None, None, None, None];
         }
         let park = match self.harness {
             Harness::Idle { since } if self.leaving.is_none() => Some(self.parks_at(since)),
@@ -323,7 +332,9 @@ impl Segment {
             .as_ref()
             .filter(|_| self.draining)
             .map(|in_flight| in_flight.first_sent + LEAVE_UNANSWERED_AFTER);
-        [again, claim, park, settle, ended, leave, self.cut_at()].into_iter().flatten().min()
+        let held = self.tasks.values().map(|task| task.since + BACKGROUND_HOLDS_FOR);
+        let held = held.filter(|at| *at > self.now).min();
+        [again, claim, park, settle, ended, leave, self.cut_at(), held]
     }
 
     fn recorded(&mut self, frame: Uuid) -> Option<Effect> {

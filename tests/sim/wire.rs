@@ -1,0 +1,455 @@
+//! A connection to the modelled broker. Everything takes a while; what was asked may have happened without an answer, what
+//! was delivered may be delivered again, and a connection may be cut or its program dead.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::{
+    Acknowledge, Answer, BusError, Delivered, Messages, Opened, Outgoing, Port, Published, Rung, Start,
+    Stored, Wire,
+};
+use contract::topology::Fleet;
+use futures_util::Stream;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use service::clock::Clock;
+use tokio::sync::{mpsc, watch};
+
+use crate::store::Store;
+
+/// After this long without an answer the client gives up, as the real one does.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The modelled broker.
+pub(crate) struct Model {
+    pub(crate) clock: Arc<dyn Clock>,
+    store: Mutex<Store>,
+    rng: Mutex<StdRng>,
+    /// Rung when something was stored, or when time may have made something due.
+    changed: watch::Sender<u64>,
+    /// Whether it answers.
+    up: watch::Sender<bool>,
+    /// How often it was started again.
+    lives: watch::Sender<u64>,
+    unkind: AtomicBool,
+}
+
+/// One program's connection.
+#[derive(Clone)]
+pub(crate) struct Line {
+    model: Arc<Model>,
+    /// Whether what is said on it arrives.
+    reach: watch::Sender<bool>,
+    connections: watch::Sender<u64>,
+    /// The program was killed: nothing of it goes on.
+    dead: Arc<AtomicBool>,
+}
+
+// === impl Model ===
+
+impl Model {
+    pub(crate) fn start(fleet: &Fleet, clock: Arc<dyn Clock>, seed: u64) -> Arc<Self> {
+        let model = Arc::new(Self {
+            clock,
+            store: Mutex::new(Store::new(fleet)),
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
+            changed: watch::Sender::new(0),
+            up: watch::Sender::new(true),
+            lives: watch::Sender::new(1),
+            unkind: AtomicBool::new(false),
+        });
+        tokio::spawn(Arc::clone(&model).keep_time());
+        model
+    }
+
+    pub(crate) fn connect(self: &Arc<Self>) -> Line {
+        let line = Line {
+            model: Arc::clone(self),
+            reach: watch::Sender::new(true),
+            connections: watch::Sender::new(1),
+            dead: Arc::default(),
+        };
+        let (connections, mut lives) = (line.connections.clone(), self.lives.subscribe());
+        tokio::spawn(async move {
+            while lives.changed().await.is_ok() {
+                connections.send_modify(|count| *count += 1);
+            }
+        });
+        line
+    }
+
+    /// From here on answers and acknowledgements get lost, messages come late and again.
+    pub(crate) fn is_unkind(&self, unkind: bool) {
+        self.unkind.store(unkind, Ordering::Relaxed);
+    }
+
+    /// It answers nothing, or goes on.
+    pub(crate) fn stands_still(&self, still: bool) {
+        self.up.send_replace(!still);
+    }
+
+    /// Every connection is a new one; what was on its way is lost.
+    pub(crate) fn restart(&self) {
+        self.lives.send_modify(|lives| *lives += 1);
+    }
+
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rng(&self) -> MutexGuard<'_, StdRng> {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Whether something with this probability happens, while it is unkind.
+    fn chance(&self, probability: f64) -> bool {
+        self.unkind.load(Ordering::Relaxed) && self.rng().random_bool(probability)
+    }
+
+    /// The way there, or back.
+    async fn travel(&self) {
+        let slow = self.chance(0.01);
+        let micros = if slow {
+            self.rng().random_range(1_000..3_000_000)
+        } else {
+            self.rng().random_range(100..2_000)
+        };
+        tokio::time::sleep(Duration::from_micros(micros)).await;
+    }
+
+    async fn keep_time(self: Arc<Self>) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            let now = self.clock.now();
+            let next = self.store().next_pass();
+            match next {
+                Some(at) if at <= now => {
+                    let late = self.chance(0.05);
+                    if self.store().pass(now, || late) {
+                        self.ring();
+                    }
+                }
+                Some(at) => tokio::select! {
+                    biased;
+                    _ = changed.changed() => {}
+                    () = tokio::time::sleep(at.since(now).max(Duration::from_millis(1))) => {}
+                },
+                None => drop(changed.changed().await),
+            }
+        }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    /// What is said on it does not arrive, or does again; then it is a new connection.
+    pub(crate) fn is_cut(&self, cut: bool) {
+        if self.reach.send_replace(!cut) == cut && !cut {
+            self.connections.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// The program was killed.
+    pub(crate) fn dies(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing of a dead program goes on.
+    async fn lives(&self) {
+        if self.dead.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether what is asked now arrives; waits as long as the client would.
+    async fn arrives(&self) -> bool {
+        self.lives().await;
+        self.model.travel().await;
+        let (mut reach, mut up) = (self.reach.subscribe(), self.model.up.subscribe());
+        let through = async {
+            loop {
+                let _ = reach.wait_for(|reaches| *reaches).await;
+                let _ = up.wait_for(|up| *up).await;
+                if *reach.borrow() && *up.borrow() {
+                    return;
+                }
+            }
+        };
+        let arrived = tokio::time::timeout(ANSWER_WITHIN, through).await.is_ok();
+        self.lives().await;
+        arrived
+    }
+
+    /// Whether the answer comes back.
+    async fn returns(&self) -> bool {
+        let lost = self.model.chance(0.02) || !*self.reach.borrow() || !*self.model.up.borrow();
+        if lost {
+            tokio::time::sleep(ANSWER_WITHIN).await;
+        }
+        self.model.travel().await;
+        self.lives().await;
+        !lost
+    }
+
+    async fn read<T>(&self, what: impl FnOnce(&mut Store) -> T + Send) -> Result<T, BusError> {
+        if !self.arrives().await || self.model.chance(0.01) {
+            return Err(BusError::Unavailable("nothing answers".into()));
+        }
+        let read = what(&mut self.model.store());
+        if self.returns().await { Ok(read) } else { Err(BusError::Unavailable("nothing answers".into())) }
+    }
+
+    async fn change<T>(
+        &self,
+        what: impl FnOnce(&mut Store) -> Result<T, BusError> + Send,
+    ) -> Result<T, BusError> {
+        if !self.arrives().await || self.model.chance(0.01) {
+            return Err(BusError::Unknown);
+        }
+        let changed = what(&mut self.model.store());
+        self.model.ring();
+        if self.returns().await { changed } else { Err(BusError::Unknown) }
+    }
+
+    /// Waits until this connection delivers; `false` once it is another one.
+    async fn delivers(&self, connection: u64) -> bool {
+        let (mut reach, mut up, mut connections) =
+            (self.reach.subscribe(), self.model.up.subscribe(), self.connections.subscribe());
+        loop {
+            self.lives().await;
+            if *connections.borrow_and_update() != connection {
+                return false;
+            }
+            if *reach.borrow_and_update() && *up.borrow_and_update() {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                _ = connections.changed() => {}
+                _ = reach.changed() => {}
+                _ = up.changed() => {}
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Port for Line {
+    async fn publish(&self, message: Outgoing) -> Result<Published, BusError> {
+        let clock = Arc::clone(&self.model.clock);
+        self.change(move |store| store.publish(message, clock.now())).await
+    }
+
+    async fn last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        self.read(|store| store.last(stream, filter)).await
+    }
+
+    async fn next(&self, stream: &str, filter: &str, from: u64) -> Result<Option<Stored>, BusError> {
+        self.read(|store| store.next(stream, filter, from)).await
+    }
+
+    async fn at(&self, stream: &str, sequence: u64) -> Result<Option<Stored>, BusError> {
+        self.read(|store| store.at(stream, sequence)).await
+    }
+
+    async fn purge(&self, stream: &str, filter: &str, keep: u64) -> Result<(), BusError> {
+        let purged = self.change(|store| {
+            store.purge(stream, filter, keep);
+            Ok(())
+        });
+        purged.await
+    }
+
+    async fn delete(&self, stream: &str, sequence: u64) -> Result<(), BusError> {
+        self.change(|store| store.delete(stream, sequence)).await
+    }
+}
+
+#[async_trait]
+impl Wire for Line {
+    fn connections(&self) -> watch::Receiver<u64> {
+        self.connections.subscribe()
+    }
+
+    fn is_connected(&self) -> bool {
+        *self.reach.borrow() && *self.model.up.borrow()
+    }
+
+    async fn read(&self, stream: &str, filter: &str, start: Start) -> Result<Opened, String> {
+        let connection = *self.connections.borrow();
+        let (stream, filter) = (stream.to_owned(), filter.to_owned());
+        let opened = Self::read(self, |store| {
+            let (first, from) = match start {
+                Start::LastOfEach => {
+                    let (each, last) = store.last_of_each(&stream, &filter);
+                    (each, last + 1)
+                }
+                Start::At(from) => (Vec::new(), from.max(1)),
+                Start::New => (Vec::new(), store.last_sequence(&stream) + 1),
+            };
+            let stored = first.len() as u64 + store.count_from(&stream, &filter, from);
+            let before = first.first().map_or(from, |first| *first) - 1;
+            (first, from, stored, before)
+        });
+        let (first, from, stored, before) = opened.await.map_err(|error| error.to_string())?;
+        let (sender, receiver) = mpsc::channel(64);
+        tokio::spawn(self.clone().deliver(connection, stream, filter, first, from, sender));
+        Ok(Opened { messages: Box::pin(Channel(receiver)), stored, before })
+    }
+
+    async fn pull(
+        &self,
+        stream: &'static str,
+        durable: &str,
+        ahead: usize,
+    ) -> Result<Messages<Rung>, String> {
+        let connection = *self.connections.borrow();
+        Self::read(self, |_| ()).await.map_err(|error| error.to_string())?;
+        let (sender, receiver) = mpsc::channel(ahead);
+        tokio::spawn(self.clone().work(connection, stream, durable.to_owned(), sender));
+        Ok(Box::pin(Channel(receiver)))
+    }
+}
+
+impl Line {
+    async fn deliver(
+        self,
+        connection: u64,
+        stream: String,
+        filter: String,
+        first: Vec<u64>,
+        mut from: u64,
+        sender: mpsc::Sender<Result<Delivered, String>>,
+    ) {
+        let mut changed = self.model.changed.subscribe();
+        let mut first = first.into_iter().peekable();
+        while self.delivers(connection).await {
+            changed.mark_unchanged();
+            let next = match first.next() {
+                Some(sequence) => {
+                    let behind = first.len() as u64 + self.model.store().count_from(&stream, &filter, from);
+                    // It may have made room for a later one.
+                    let Some(stored) = self.model.store().at(&stream, sequence) else { continue };
+                    Some((stored, behind))
+                }
+                None => {
+                    let store = self.model.store();
+                    store.next(&stream, &filter, from).map(|stored| {
+                        from = stored.sequence + 1;
+                        (stored, store.count_from(&stream, &filter, from))
+                    })
+                }
+            };
+            let Some((stored, behind)) = next else {
+                tokio::select! {
+                    biased;
+                    () = sender.closed() => return,
+                    _ = changed.changed() => {}
+                    () = self.another(connection) => return,
+                }
+                continue;
+            };
+            self.model.travel().await;
+            if self.model.chance(0.005) {
+                let _ = sender.send(Err("the reader's consumer is gone".into())).await;
+                return;
+            }
+            if !self.delivers(connection).await
+                || sender.send(Ok(Delivered { stored, behind })).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    async fn work(
+        self,
+        connection: u64,
+        stream: &'static str,
+        durable: String,
+        sender: mpsc::Sender<Result<Rung, String>>,
+    ) {
+        let mut changed = self.model.changed.subscribe();
+        while self.delivers(connection).await {
+            // What nobody asks for stays where it is.
+            let Ok(room) = sender.reserve().await else { return };
+            changed.mark_unchanged();
+            let now = self.model.clock.now();
+            let taken = self.model.store().take(stream, &durable, now);
+            let (stored, behind) = match taken {
+                Ok(taken) => taken,
+                Err(again) => {
+                    let later = again.map_or(Duration::MAX, |at| at.since(now).max(Duration::from_millis(1)));
+                    tokio::select! {
+                        biased;
+                        () = sender.closed() => return,
+                        _ = changed.changed() => {}
+                        () = tokio::time::sleep(later) => {}
+                        () = self.another(connection) => return,
+                    }
+                    continue;
+                }
+            };
+            self.model.travel().await;
+            // Lost on its way; it comes again, behind its successors.
+            if self.model.chance(0.02) {
+                continue;
+            }
+            if !self.delivers(connection).await {
+                return;
+            }
+            let answer =
+                Answering { line: self.clone(), stream, durable: durable.clone(), sequence: stored.sequence };
+            room.send(Ok(Rung { delivered: Delivered { stored, behind }, answer: Box::new(answer) }));
+        }
+    }
+
+    async fn another(&self, connection: u64) {
+        let _ = self.connections.subscribe().wait_for(|now| *now != connection).await;
+    }
+}
+
+struct Answering {
+    line: Line,
+    stream: &'static str,
+    durable: String,
+    sequence: u64,
+}
+
+#[async_trait]
+impl Acknowledge for Answering {
+    async fn with(self: Box<Self>, answer: Answer) -> Result<(), String> {
+        self.line.lives().await;
+        self.line.model.travel().await;
+        self.line.lives().await;
+        if !self.line.is_connected() || self.line.model.chance(0.03) {
+            return Ok(());
+        }
+        let again = match answer {
+            Answer::Done => None,
+            Answer::Again(after) => Some(self.line.model.clock.now().plus(after)),
+        };
+        self.line.model.store().answered(self.stream, &self.durable, self.sequence, again);
+        self.line.model.ring();
+        Ok(())
+    }
+}
+
+struct Channel<T>(mpsc::Receiver<T>);
+
+impl<T> Stream for Channel<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.0.poll_recv(context)
+    }
+}
