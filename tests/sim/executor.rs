@@ -14,17 +14,18 @@ use contract::topology::{ASSIGN, WAKE_CLASSES, assignments_durable};
 use domain::ids::{Epoch, ExecutorId, Incarnation, ProcessId, Renewal};
 use domain::policy::{EXECUTOR_FREEZES_AFTER, LEASE_RENEW_EVERY};
 use futures_util::FutureExt;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::harness::Order;
 use crate::segment;
+use crate::told::Told;
 use crate::wire::Line;
 use crate::world::World;
 
 /// How many segments one executor runs at once: few, so that the queue matters.
-pub(crate) const SLOTS: usize = 2;
+const SLOTS: usize = 2;
 
 const ROW_KEPT_SECONDS: u64 = 120;
 const CHANGE_TOLD_AFTER: Duration = Duration::from_millis(100);
@@ -42,10 +43,11 @@ pub(crate) struct Life {
     segments: Mutex<BTreeSet<(ProcessId, Epoch)>>,
     changed: tokio::sync::Notify,
     renewal: AtomicU64,
-    held: watch::Sender<bool>,
+    pub(crate) held: Told<bool>,
     /// Whether the program runs, or stands still.
-    runs: watch::Sender<bool>,
-    stood_still: watch::Sender<u64>,
+    runs: Told<bool>,
+    /// How often it stood still.
+    pub(crate) stood_still: Told<u64>,
     /// What the shim of each sandbox is reached by.
     shims: Mutex<Vec<mpsc::UnboundedSender<Order>>>,
 }
@@ -69,9 +71,9 @@ impl Life {
             segments: Mutex::default(),
             changed: tokio::sync::Notify::new(),
             renewal: AtomicU64::new(0),
-            held: watch::Sender::new(false),
-            runs: watch::Sender::new(true),
-            stood_still: watch::Sender::new(0),
+            held: Told::new(false),
+            runs: Told::new(true),
+            stood_still: Told::new(0),
             shims: Mutex::default(),
         });
         for task in [Arc::clone(&life).renew().boxed(), Arc::clone(&life).claim().boxed()] {
@@ -95,7 +97,7 @@ impl Life {
 
     /// The program stands still for a while. Its beat is missing, so the shims freeze what runs.
     pub(crate) async fn stands_still(self: &Arc<Self>, lasting: Duration) {
-        self.runs.send_replace(false);
+        self.runs.set(false);
         self.line.is_cut(true);
         let beat = Duration::from_secs(5).min(lasting);
         tokio::time::sleep(beat).await;
@@ -104,26 +106,18 @@ impl Life {
         }
         tokio::time::sleep(lasting.saturating_sub(beat)).await;
         self.line.is_cut(false);
-        self.stood_still.send_modify(|count| *count += 1);
-        self.runs.send_replace(true);
+        self.stood_still.set(self.stood_still.get() + 1);
+        self.runs.set(true);
     }
 
     pub(crate) async fn goes_on(&self) {
-        let _ = self.runs.subscribe().wait_for(|runs| *runs).await;
+        self.runs.wait_for(|runs| runs).await;
     }
 
     pub(crate) fn owns(&self, shim: mpsc::UnboundedSender<Order>) {
         let mut shims = self.shims.lock().unwrap_or_else(PoisonError::into_inner);
         shims.retain(|shim| !shim.is_closed());
         shims.push(shim);
-    }
-
-    pub(crate) fn stood_still(&self) -> watch::Receiver<u64> {
-        self.stood_still.subscribe()
-    }
-
-    pub(crate) fn held(&self) -> watch::Receiver<bool> {
-        self.held.subscribe()
     }
 
     pub(crate) fn renewal(&self) -> Renewal {
@@ -169,7 +163,7 @@ impl Life {
                 self.renewal.store(renewal.0, Ordering::Relaxed);
                 sent = began;
                 if self.world.monotonic().saturating_sub(sent) < EXECUTOR_FREEZES_AFTER {
-                    self.held.send_if_modified(|held| !std::mem::replace(held, true));
+                    self.held.set(true);
                 }
             }
             self.let_go(sent);
@@ -184,7 +178,7 @@ impl Life {
 
     fn let_go(&self, sent: Duration) {
         if self.world.monotonic().saturating_sub(sent) >= EXECUTOR_FREEZES_AFTER {
-            self.held.send_if_modified(|held| std::mem::replace(held, false));
+            self.held.set(false);
         }
     }
 
@@ -198,10 +192,9 @@ impl Life {
             tokio::spawn(async move { while sender.send(queue.next().await).await.is_ok() {} });
             lines.push(in_hand);
         }
-        let mut held = self.held();
         loop {
             let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-            let _ = held.wait_for(|held| *held).await;
+            self.held.wait_for(|held| held).await;
             self.goes_on().await;
             let taken = lowest_class(&mut lines).await;
             let assignment: Assignment = taken.stored.decode().expect("an assignment");

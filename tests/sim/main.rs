@@ -10,6 +10,7 @@ mod plan;
 mod play;
 mod segment;
 mod store;
+mod told;
 mod wire;
 mod world;
 

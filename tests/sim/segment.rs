@@ -84,9 +84,9 @@ impl Task {
         if self.carry_out(effects) {
             return;
         }
-        let mut held = self.life.held();
-        held.mark_changed();
-        let mut stood_still = self.life.stood_still();
+        // Told once in the beginning, whatever it is.
+        let mut held = !self.life.held.get();
+        let mut stood_still = self.life.stood_still.get();
         loop {
             let now = self.life.world.monotonic();
             let wait = self.segment.next_tick().map_or(Duration::MAX, |at| at.saturating_sub(now));
@@ -104,14 +104,13 @@ impl Task {
                 Some(back) = self.back.recv() => Some(back),
                 told = next_of(&mut self.told) => self.told(told),
                 known = known(inputs) => known,
-                Ok(()) = stood_still.changed() => {
-                    held.mark_changed();
+                () = self.life.stood_still.changed(&mut stood_still) => {
+                    held = !self.life.held.get();
                     Some(Signal::Frozen)
                 }
-                Ok(()) = held.changed() => Some(match *held.borrow_and_update() {
-                    true => Signal::Reachable,
-                    false => Signal::CutOff,
-                }),
+                () = self.life.held.changed(&mut held) => {
+                    Some(if held { Signal::Reachable } else { Signal::CutOff })
+                }
                 () = tokio::time::sleep(wait) => Some(Signal::Tick),
             };
             self.life.goes_on().await;

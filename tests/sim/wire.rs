@@ -20,6 +20,7 @@ use service::clock::Clock;
 use tokio::sync::{mpsc, watch};
 
 use crate::store::Store;
+use crate::told::Told;
 
 /// After this long without an answer the client gives up, as the real one does.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -30,11 +31,10 @@ pub(crate) struct Model {
     store: Mutex<Store>,
     rng: Mutex<StdRng>,
     /// Rung when something was stored, or when time may have made something due.
-    changed: watch::Sender<u64>,
+    changed: Told<u64>,
     /// Whether it answers.
-    up: watch::Sender<bool>,
-    /// How often it was started again.
-    lives: watch::Sender<u64>,
+    up: Told<bool>,
+    lines: Mutex<Vec<Arc<Connection>>>,
     unkind: AtomicBool,
 }
 
@@ -42,11 +42,18 @@ pub(crate) struct Model {
 #[derive(Clone)]
 pub(crate) struct Line {
     model: Arc<Model>,
+    connection: Arc<Connection>,
+}
+
+struct Connection {
     /// Whether what is said on it arrives.
-    reach: watch::Sender<bool>,
-    connections: watch::Sender<u64>,
+    reach: Told<bool>,
+    /// How often it was made.
+    count: Told<u64>,
+    /// Who is told of that, each by a channel of its own.
+    watched: Mutex<Vec<watch::Sender<u64>>>,
     /// The program was killed: nothing of it goes on.
-    dead: Arc<AtomicBool>,
+    dead: AtomicBool,
 }
 
 // === impl Model ===
@@ -57,9 +64,9 @@ impl Model {
             clock,
             store: Mutex::new(Store::new(fleet)),
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
-            changed: watch::Sender::new(0),
-            up: watch::Sender::new(true),
-            lives: watch::Sender::new(1),
+            changed: Told::new(0),
+            up: Told::new(true),
+            lines: Mutex::default(),
             unkind: AtomicBool::new(false),
         });
         tokio::spawn(Arc::clone(&model).keep_time());
@@ -67,19 +74,14 @@ impl Model {
     }
 
     pub(crate) fn connect(self: &Arc<Self>) -> Line {
-        let line = Line {
-            model: Arc::clone(self),
-            reach: watch::Sender::new(true),
-            connections: watch::Sender::new(1),
-            dead: Arc::default(),
-        };
-        let (connections, mut lives) = (line.connections.clone(), self.lives.subscribe());
-        tokio::spawn(async move {
-            while lives.changed().await.is_ok() {
-                connections.send_modify(|count| *count += 1);
-            }
+        let connection = Arc::new(Connection {
+            reach: Told::new(true),
+            count: Told::new(1),
+            watched: Mutex::default(),
+            dead: AtomicBool::new(false),
         });
-        line
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&connection));
+        Line { model: Arc::clone(self), connection }
     }
 
     /// From here on answers and acknowledgements get lost, messages come late and again.
@@ -89,12 +91,13 @@ impl Model {
 
     /// It answers nothing, or goes on.
     pub(crate) fn stands_still(&self, still: bool) {
-        self.up.send_replace(!still);
+        self.up.set(!still);
     }
 
     /// Every connection is a new one; what was on its way is lost.
     pub(crate) fn restart(&self) {
-        self.lives.send_modify(|lives| *lives += 1);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lines.iter().for_each(|line| line.is_made_anew());
     }
 
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
@@ -106,7 +109,7 @@ impl Model {
     }
 
     fn ring(&self) {
-        self.changed.send_modify(|count| *count += 1);
+        self.changed.set(self.changed.get() + 1);
     }
 
     /// Whether something with this probability happens, while it is unkind.
@@ -126,7 +129,7 @@ impl Model {
     }
 
     async fn keep_time(self: Arc<Self>) {
-        let mut changed = self.changed.subscribe();
+        let mut changed = self.changed.get();
         loop {
             let now = self.clock.now();
             let next = self.store().next_pass();
@@ -139,10 +142,10 @@ impl Model {
                 }
                 Some(at) => tokio::select! {
                     biased;
-                    _ = changed.changed() => {}
+                    () = self.changed.changed(&mut changed) => {}
                     () = tokio::time::sleep(at.since(now).max(Duration::from_millis(1))) => {}
                 },
-                None => drop(changed.changed().await),
+                None => self.changed.changed(&mut changed).await,
             }
         }
     }
@@ -153,19 +156,19 @@ impl Model {
 impl Line {
     /// What is said on it does not arrive, or does again; then it is a new connection.
     pub(crate) fn is_cut(&self, cut: bool) {
-        if self.reach.send_replace(!cut) == cut && !cut {
-            self.connections.send_modify(|count| *count += 1);
+        if !self.connection.reach.set(!cut) && !cut {
+            self.connection.is_made_anew();
         }
     }
 
     /// The program was killed.
     pub(crate) fn dies(&self) {
-        self.dead.store(true, Ordering::Relaxed);
+        self.connection.dead.store(true, Ordering::Relaxed);
     }
 
     /// Nothing of a dead program goes on.
     async fn lives(&self) {
-        if self.dead.load(Ordering::Relaxed) {
+        if self.connection.dead.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     }
@@ -174,14 +177,10 @@ impl Line {
     async fn arrives(&self) -> bool {
         self.lives().await;
         self.model.travel().await;
-        let (mut reach, mut up) = (self.reach.subscribe(), self.model.up.subscribe());
         let through = async {
-            loop {
-                let _ = reach.wait_for(|reaches| *reaches).await;
-                let _ = up.wait_for(|up| *up).await;
-                if *reach.borrow() && *up.borrow() {
-                    return;
-                }
+            while !self.is_connected() {
+                self.connection.reach.wait_for(|reaches| reaches).await;
+                self.model.up.wait_for(|up| up).await;
             }
         };
         let arrived = tokio::time::timeout(ANSWER_WITHIN, through).await.is_ok();
@@ -191,7 +190,7 @@ impl Line {
 
     /// Whether the answer comes back.
     async fn returns(&self) -> bool {
-        let lost = self.model.chance(0.02) || !*self.reach.borrow() || !*self.model.up.borrow();
+        let lost = self.model.chance(0.02) || !self.is_connected();
         if lost {
             tokio::time::sleep(ANSWER_WITHIN).await;
         }
@@ -222,23 +221,32 @@ impl Line {
 
     /// Waits until this connection delivers; `false` once it is another one.
     async fn delivers(&self, connection: u64) -> bool {
-        let (mut reach, mut up, mut connections) =
-            (self.reach.subscribe(), self.model.up.subscribe(), self.connections.subscribe());
         loop {
             self.lives().await;
-            if *connections.borrow_and_update() != connection {
+            if self.connection.count.get() != connection {
                 return false;
             }
-            if *reach.borrow_and_update() && *up.borrow_and_update() {
+            if self.is_connected() {
                 return true;
             }
             tokio::select! {
                 biased;
-                _ = connections.changed() => {}
-                _ = reach.changed() => {}
-                _ = up.changed() => {}
+                () = self.another(connection) => {}
+                () = async {
+                    self.connection.reach.wait_for(|reaches| reaches).await;
+                    self.model.up.wait_for(|up| up).await;
+                } => {}
             }
         }
+    }
+}
+
+impl Connection {
+    fn is_made_anew(&self) {
+        let count = self.count.get() + 1;
+        self.count.set(count);
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|watch| watch.send(count).is_ok());
     }
 }
 
@@ -277,15 +285,17 @@ impl Port for Line {
 #[async_trait]
 impl Wire for Line {
     fn connections(&self) -> watch::Receiver<u64> {
-        self.connections.subscribe()
+        let (sender, receiver) = watch::channel(self.connection.count.get());
+        self.connection.watched.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        receiver
     }
 
     fn is_connected(&self) -> bool {
-        *self.reach.borrow() && *self.model.up.borrow()
+        self.connection.reach.get() && self.model.up.get()
     }
 
     async fn read(&self, stream: &str, filter: &str, start: Start) -> Result<Opened, String> {
-        let connection = *self.connections.borrow();
+        let connection = self.connection.count.get();
         let (stream, filter) = (stream.to_owned(), filter.to_owned());
         let opened = Self::read(self, |store| {
             let (first, from) = match start {
@@ -312,7 +322,7 @@ impl Wire for Line {
         durable: &str,
         ahead: usize,
     ) -> Result<Messages<Rung>, String> {
-        let connection = *self.connections.borrow();
+        let connection = self.connection.count.get();
         Self::read(self, |_| ()).await.map_err(|error| error.to_string())?;
         let (sender, receiver) = mpsc::channel(ahead);
         tokio::spawn(self.clone().work(connection, stream, durable.to_owned(), sender));
@@ -330,10 +340,9 @@ impl Line {
         mut from: u64,
         sender: mpsc::Sender<Result<Delivered, String>>,
     ) {
-        let mut changed = self.model.changed.subscribe();
         let mut first = first.into_iter().peekable();
         while self.delivers(connection).await {
-            changed.mark_unchanged();
+            let mut changed = self.model.changed.get();
             let next = match first.next() {
                 Some(sequence) => {
                     let behind = first.len() as u64 + self.model.store().count_from(&stream, &filter, from);
@@ -353,7 +362,7 @@ impl Line {
                 tokio::select! {
                     biased;
                     () = sender.closed() => return,
-                    _ = changed.changed() => {}
+                    () = self.model.changed.changed(&mut changed) => {}
                     () = self.another(connection) => return,
                 }
                 continue;
@@ -378,11 +387,10 @@ impl Line {
         durable: String,
         sender: mpsc::Sender<Result<Rung, String>>,
     ) {
-        let mut changed = self.model.changed.subscribe();
         while self.delivers(connection).await {
             // What nobody asks for stays where it is.
             let Ok(room) = sender.reserve().await else { return };
-            changed.mark_unchanged();
+            let mut changed = self.model.changed.get();
             let now = self.model.clock.now();
             let taken = self.model.store().take(stream, &durable, now);
             let (stored, behind) = match taken {
@@ -392,7 +400,7 @@ impl Line {
                     tokio::select! {
                         biased;
                         () = sender.closed() => return,
-                        _ = changed.changed() => {}
+                        () = self.model.changed.changed(&mut changed) => {}
                         () = tokio::time::sleep(later) => {}
                         () = self.another(connection) => return,
                     }
@@ -414,7 +422,7 @@ impl Line {
     }
 
     async fn another(&self, connection: u64) {
-        let _ = self.connections.subscribe().wait_for(|now| *now != connection).await;
+        self.connection.count.wait_for(|now| now != connection).await;
     }
 }
 

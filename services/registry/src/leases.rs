@@ -3,7 +3,7 @@
 //! renewed twice since the claim without listing the segment. What is suspected from the reader is confirmed with the
 //! leader before it is appended.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const LISTED_FROM: u64 = 2;
 
 /// When this watch last saw a lease change, on its own clock.
 #[derive(Debug, Default)]
-struct Changes(HashMap<ExecutorId, Change>);
+struct Changes(BTreeMap<ExecutorId, Change>);
 
 #[derive(Debug, Clone, Copy)]
 struct Change {
@@ -44,7 +44,7 @@ pub(crate) async fn watch(bus: Bus, log: Log, runtime: Runtime, hot: HotSegments
     }
     check.ready();
     let mut changes = Changes::default();
-    let mut leases: HashMap<ExecutorId, Lease> = HashMap::new();
+    let mut leases: BTreeMap<ExecutorId, Lease> = BTreeMap::new();
     let mut connected = true;
     let mut look = Every::new(&clock, LOOK_EVERY);
     loop {

@@ -1,7 +1,7 @@
 //! A step stands in the log. It is shown in the record and in the fleet's list, and what it says of hot segments is
 //! what the leases are held against. A step that is seen again does no harm.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bus::{Bus, Log, Reader, Seen, Start};
@@ -18,7 +18,7 @@ use crate::projection::{Fleet, Record, Shown};
 
 /// The segments that the log shows hot.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct HotSegments(Arc<Mutex<HashMap<ProcessId, HotSegment>>>);
+pub(crate) struct HotSegments(Arc<Mutex<BTreeMap<ProcessId, HotSegment>>>);
 
 /// Follows the log until `stop`.
 pub(crate) async fn follow(bus: &Bus, log: &Log, runtime: &Runtime, stop: CancellationToken) {
@@ -96,7 +96,7 @@ impl HotSegments {
         self.lock().values().copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, HotSegment>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ProcessId, HotSegment>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

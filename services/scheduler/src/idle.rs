@@ -1,7 +1,7 @@
 //! Processes that nobody has needed for long. What is idle since when follows from the last step of each, so a start reads
 //! it anew; how long that may be, an operator sets.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bus::{AppendError, Bus, Log, Steps, Told};
@@ -34,7 +34,7 @@ pub(crate) async fn follow(bus: Bus, runtime: Runtime, config: SchedulerConfig, 
     let check = runtime.health.check("scheduler idle");
     let stop = runtime.shutdown.draining_token();
     let log = Log::new(bus.port());
-    let mut idle: HashMap<ProcessId, Idle> = HashMap::new();
+    let mut idle: BTreeMap<ProcessId, Idle> = BTreeMap::new();
     // Tests set seconds.
     let shortest = config.nudge_after.min(config.self_finish_after).min(config.last_wake);
     let every = (shortest / 4).min(LOOK_EVERY);

@@ -1,7 +1,7 @@
 //! What ought to be set and is not, and what is set and ought not to be: a timer that somebody deleted, or that rang and
 //! was never heard, and what was booked or cancelled while no scheduler was there.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bus::{Bus, Reader, Seen, Start};
@@ -22,7 +22,7 @@ const UNHEARD_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Comparing {
     held: Reader,
     /// What was set when this began and has not been found yet.
-    unfound: HashMap<ProcessId, Set>,
+    unfound: BTreeMap<ProcessId, Set>,
     /// What the broker holds and nobody had set.
     surplus: Vec<Timer>,
     /// What is this late without having been heard is rung again.
@@ -64,7 +64,7 @@ impl Scheduler {
 
     /// What is missing is set again with the next settling. What is too much is taken back; it would ring for nothing.
     pub(crate) async fn end(&mut self, compared: &mut Comparing, now: Timestamp) {
-        for (process, Set { key, wait, at }) in compared.unfound.drain() {
+        for (process, Set { key, wait, at }) in std::mem::take(&mut compared.unfound) {
             let still_set = self.set.get(&process).is_some_and(|set| set.wait == wait);
             if still_set && (at > now || now.since(at) >= compared.unheard_after) {
                 tracing::info!(%process, %wait, %at, "its timer is not there; it is set");

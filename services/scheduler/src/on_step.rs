@@ -1,6 +1,6 @@
 //! A step says what is booked now. The timer that this asks for is compared with the one that is set.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ const COMPARED_EVERY: Duration = Duration::from_secs(15);
 pub(crate) struct Scheduler {
     pub(crate) port: Arc<dyn Port>,
     /// The timers that are set.
-    pub(crate) set: HashMap<ProcessId, Set>,
+    pub(crate) set: BTreeMap<ProcessId, Set>,
     /// Processes whose timer is not what it ought to be, with what it ought to be.
-    pub(crate) behind: HashMap<ProcessId, Wanted>,
+    pub(crate) behind: BTreeMap<ProcessId, Wanted>,
     /// Whether everything that the log held at the start has been read.
     steps_read: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) async fn follow(bus: Bus, runtime: Runtime, mut steps: Steps) {
     let check = runtime.health.check("scheduler");
     let stop = runtime.shutdown.draining_token();
     let mut scheduler =
-        Scheduler { port: bus.port(), set: HashMap::new(), behind: HashMap::new(), steps_read: false };
+        Scheduler { port: bus.port(), set: BTreeMap::new(), behind: BTreeMap::new(), steps_read: false };
     let mut compare = Every::new(&runtime.clock, COMPARED_EVERY);
     let mut comparing: Option<Comparing> = None;
     loop {

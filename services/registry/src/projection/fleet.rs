@@ -1,7 +1,7 @@
 //! The fleet's list: one row per process. A row is written at once when its process is new, else at most once a second,
 //! and never goes back to an earlier step.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ struct Shared {
 #[derive(Default)]
 struct Rows {
     /// To be written; one per process, whatever happens meanwhile.
-    dirty: HashMap<ProcessId, Dirty>,
-    known: HashMap<ProcessId, (Revision, u64)>,
+    dirty: BTreeMap<ProcessId, Dirty>,
+    known: BTreeMap<ProcessId, (Revision, u64)>,
 }
 
 struct Dirty {
@@ -83,7 +83,7 @@ impl Shared {
         let due: Vec<_> = {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             let Rows { dirty, known } = &mut *rows;
-            dirty.extract_if(|process, _| !only_new || !known.contains_key(process)).collect()
+            dirty.extract_if(.., |process, _| !only_new || !known.contains_key(process)).collect()
         };
         for (process, dirty) in due {
             if let Err(error) = self.write_row(process, &dirty.name, &dirty.row).await {
