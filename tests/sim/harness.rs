@@ -58,6 +58,8 @@ pub(crate) struct Harness {
     orders: mpsc::UnboundedReceiver<Order>,
     told: mpsc::UnboundedSender<Told>,
     inbox: VecDeque<(Uuid, Contents)>,
+    /// It would echo these without reading them, as long as it lives.
+    given_back: BTreeSet<Uuid>,
     /// What is left of the turn that runs.
     turn: Option<u32>,
     frozen: bool,
@@ -85,6 +87,7 @@ impl Harness {
             orders,
             told,
             inbox: VecDeque::new(),
+            given_back: BTreeSet::new(),
             turn: None,
             frozen: false,
             call: None,
@@ -108,7 +111,8 @@ impl Harness {
         let session = Session { id: self.key.conversation.to_string(), version: "1".into() };
         self.tell(Signal::Ready { session });
         loop {
-            let busy = !self.frozen && self.call.is_none() && (self.turn.is_some() || !self.inbox.is_empty());
+            let something = self.turn.is_some() || !self.inbox.is_empty() || !self.tasks.is_empty();
+            let busy = !self.frozen && self.call.is_none() && something;
             let pause = self.random(20, 2_500);
             tokio::select! {
                 biased;
@@ -132,8 +136,7 @@ impl Harness {
                 let there = self.inbox.iter().position(|(known, _)| *known == frame);
                 if let Some(at) = there {
                     self.inbox.remove(at);
-                    // It echoes an id that it gave back without reading it.
-                    self.session(|session| session.read.insert(frame));
+                    self.given_back.insert(frame);
                 }
                 self.tell(Signal::Withdrawn { frame, given_back: there.is_some() });
             }
@@ -160,6 +163,13 @@ impl Harness {
     /// One thing it does; whether it lives on.
     fn act(&mut self) -> bool {
         self.world.acts(self.key, self.epoch);
+        if self.turn.is_none() && self.inbox.is_empty() {
+            // What runs beside the turns ends by itself.
+            if let Some(task) = self.tasks.pop_first() {
+                self.tell(Signal::TaskEnded { task });
+            }
+            return true;
+        }
         if self.turn.is_none() {
             self.turn = Some(self.world.rng().random_range(1..5));
             self.finishing = false;
@@ -192,7 +202,11 @@ impl Harness {
 
     fn read(&mut self) -> bool {
         let Some((frame, contents)) = self.inbox.pop_front() else { return true };
+        let given_back = self.given_back.contains(&frame);
         self.session(|session| {
+            if given_back {
+                return;
+            }
             if session.read.insert(frame) || frame.is_nil() {
                 session.heard.extend(contents.inputs.iter().copied());
                 session.told.extend(contents.fired.iter().copied());

@@ -198,7 +198,7 @@ impl Task {
         self.outputs += 1;
         let Assignment { key, process, epoch, .. } = self.assignment.clone();
         let entry = OutputEntry { at: self.life.world.now(), process, epoch, what };
-        let name = format!("{epoch}-{}-{}", self.life.incarnation.0, self.outputs);
+        let name = format!("{process}-{epoch}-{}-{}", self.life.incarnation.0, self.outputs);
         let message = Outgoing::message(&Subject::RecordOut(key, self.life.id), &entry).with_id(name);
         let (port, back) = (self.life.bus.port(), self.back_sender.clone());
         tokio::spawn(async move {

@@ -37,9 +37,13 @@ impl Timers {
                 return Handled::Later(BROKER_AWAY);
             }
         }
-        // What has been handled is not kept; a leftover would only ring again.
-        if let Err(error) = self.port.delete(TIMERS, delivery.stored.sequence).await {
-            tracing::debug!(%wait, %error, "a timer that has rung stays");
+        // What has been handled is not kept. It rings again until it is known to be gone.
+        match self.port.delete(TIMERS, delivery.stored.sequence).await {
+            Err(error) if error.is_passing() => {
+                tracing::debug!(%wait, %error, "a timer that has rung is deleted later");
+                return Handled::Later(BROKER_AWAY);
+            }
+            Ok(()) | Err(_) => {}
         }
         Handled::Done
     }
