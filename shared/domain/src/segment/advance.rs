@@ -112,7 +112,8 @@ impl Segment {
         }
         let claiming =
             ours && matches!(self.log.phase, Phase::Waking { .. }) && now < self.began + CLAIM_GIVEN_UP_AFTER;
-        let parked_by_us = matches!(self.leaving, Some(Leaving::Park { reported: true, .. }));
+        // Of another epoch, the log never answers what is still in flight.
+        let parked_by_us = ours && matches!(self.leaving, Some(Leaving::Park { reported: true, .. }));
         let fenced = matches!(self.leaving, Some(Leaving::Fenced { .. }));
         if !self.holds() && !claiming && !parked_by_us && !fenced {
             self.leaving = Some(Leaving::Fenced { killed: false });

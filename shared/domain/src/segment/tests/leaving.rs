@@ -41,6 +41,19 @@ fn a_drain_does_not_wait_for_a_registry_that_is_away() {
 }
 
 #[test]
+fn a_park_that_another_overtook_is_not_waited_for() {
+    let mut stage = Stage::working();
+    stage.turn_ends(TurnOutcome::Completed);
+    stage.held_back = Some(Vec::new());
+    stage.tell(Signal::Drain);
+    stage.gone();
+    assert!(!stage.done().contains(&Effect::Leave), "the report is on its way");
+    let why = crate::process::LossReason::LeaseExpired;
+    stage.append(Cause::Lost { executor: ME.executor, epoch: ME.epoch, why });
+    assert_eq!(stage.done(), vec![Effect::Leave]);
+}
+
+#[test]
 fn the_next_segment_delivers_under_the_ids_that_were_written_down() {
     let mut stage = Stage::working();
     stage.say(Mode::Auto);

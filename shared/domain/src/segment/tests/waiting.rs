@@ -115,10 +115,26 @@ fn a_background_command_holds_for_four_hours_and_no_longer() {
     stage.tell(Signal::TaskStarted { task: "b1".into(), kind: TaskKind::Command, label: "sleep".into() });
     stage.turn_ends(TurnOutcome::Completed);
     stage.done();
-    stage.passes(240 * 60 - 1);
+    let holds_until = Duration::from_secs(240 * 60);
+    stage.passes(holds_until.as_secs() - 1);
     assert!(stage.done().is_empty());
+    assert_eq!(stage.segment.next_tick(), Some(holds_until), "the time to park has long passed");
     stage.passes(1);
     assert_eq!(stage.done(), vec![Effect::EndSession]);
+}
+
+/// A task that is woken for what has passed already would never sleep again.
+#[test]
+fn a_segment_is_woken_only_for_what_is_still_to_come() {
+    let mut stage = working();
+    let task = Signal::TaskStarted { task: "a".into(), kind: TaskKind::SubAgent, label: "look".into() };
+    stage.tell(task);
+    stage.turn_ends(TurnOutcome::Completed);
+    for _ in 0..40 {
+        stage.passes(60);
+        assert!(stage.segment.next_tick().is_none_or(|at| at > stage.now), "{:?}", stage.segment.next_tick());
+    }
+    assert!(stage.done().iter().all(|effect| *effect != Effect::EndSession));
 }
 
 #[test]
