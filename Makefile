@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 # Built programs the tests start.
 BINS := --workspace --bins
 
-.PHONY: help run demo tools build test test-root check fmt bench docs clean
+.PHONY: help run demo tools build test test-root sim check fmt bench docs clean
 
 help: ## What there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ test: build ## Everything that runs as an ordinary user
 
 test-root: build ## What needs root or mounts
 	cargo test --workspace --test root
+
+sim: tools ## The simulation: SEEDS=n runs from SEED=n on, or the one of REPLAY=file
+	SEED=$(SEED) SEEDS=$(SEEDS) REPLAY=$(REPLAY) cargo test --workspace --test sim it_holds -- --nocapture
 
 check: ## Format and lints
 	cargo fmt --all --check

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "it exists to fail")]
 
 mod clock;
+mod conformance;
 mod executor;
 mod harness;
 mod judge;
