@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bus::Wire as _;
 use bus::{Acknowledge, Answer, Delivered, Rung};
 use futures_util::Stream;
 use tokio::sync::mpsc;
