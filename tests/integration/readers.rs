@@ -10,6 +10,7 @@ use contract::messages::record::{InputEntry, InputKind, Source};
 use contract::subjects::{DeadOf, filter};
 use contract::topology::{CONSOLE, DEAD, INGRESS, OPERATOR, PROCESS, RECORD, STEERER, WAKER};
 use domain::process::{ConversationKey, Mode};
+use futures_util::future::join_all;
 use serde_json::Value;
 use tests::builders::{agent, key, message, user};
 use tests::installation::program;
@@ -76,6 +77,26 @@ async fn a_reader_goes_on_behind_what_it_gave_when_the_broker_restarts() {
     }
     let all = read(6).await;
     assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_does_not_wait_for_what_has_gone_since_it_opened() {
+    /// More than a reader has in flight, so that most of them have not been sent when they go.
+    const MANY: u128 = 3_000;
+    let broker = Broker::start().await;
+    let ingress = broker.connect(INGRESS).await;
+    join_all((0..MANY).map(|n| {
+        let said = Outgoing::message(&Subject::RecordIn(key(n)), &said("a text"));
+        let ingress = &ingress;
+        async move { ingress.publish(said).await.expect("stored") }
+    }))
+    .await;
+    let operator = broker.connect(OPERATOR).await;
+    let mut reader = Reader::open(&operator, RECORD, filter::all_records(), Start::LastOfEach);
+    assert_eq!(u128::from(reader.stored().await), MANY);
+    operator.purge(RECORD, &filter::all_records(), 0).await.expect("purged");
+    let caught_up = async { while matches!(reader.next().await, Seen::Message(_)) {} };
+    tokio::time::timeout(Duration::from_secs(20), caught_up).await.expect("it says that it has caught up");
 }
 
 #[tokio::test(flavor = "multi_thread")]

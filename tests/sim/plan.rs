@@ -16,7 +16,7 @@ pub(crate) enum Role {
 
 pub(crate) const ROLES: [Role; 4] = [Role::Steerer, Role::Registry, Role::Waker, Role::Scheduler];
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) conversations: u16,
@@ -24,14 +24,14 @@ pub(crate) struct Plan {
     pub(crate) happenings: Vec<Happening>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Happening {
     /// Milliseconds from the beginning.
     pub(crate) at: u64,
     pub(crate) what: What,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// A message; `mode` is one of the four.
     Say {
@@ -172,4 +172,26 @@ fn what(rng: &mut StdRng, conversations: u16, executors: u16) -> What {
         98..99 => What::DeleteTimers,
         _ => What::DeleteLeases,
     }
+}
+
+#[test]
+fn what_fails_is_made_short_and_fails_still() {
+    let is = |wanted: fn(&What) -> bool| move |happening: &Happening| wanted(&happening.what);
+    let (killed, restarted) =
+        (is(|what| matches!(what, What::KillRole { .. })), is(|what| matches!(what, What::RestartBroker)));
+    let fails = |plan: &Plan| {
+        let first = plan.happenings.iter().position(killed);
+        first.is_some_and(|first| plan.happenings[first..].iter().any(restarted))
+    };
+    let plan = (1..).map(Plan::of).find(fails).expect("one of them fails");
+    let shrunk = plan.clone().shrunk(500, fails);
+    assert!(fails(&shrunk));
+    assert_eq!(shrunk.happenings.len(), 2, "of {plan:?}");
+}
+
+#[test]
+fn a_plan_is_read_as_it_was_written() {
+    let plan = Plan::of(7);
+    let written = serde_json::to_string(&plan).expect("it is written");
+    assert_eq!(serde_json::from_str::<Plan>(&written).expect("it is read"), plan);
 }

@@ -87,16 +87,16 @@ impl Store {
         let Some(kept) = self.streams.values_mut().find(stored_by) else {
             return Err(BusError::Unavailable("nobody stores this subject now".into()));
         };
+        if let Some(Expect { last_sequence, filter }) = message.expect.as_ref().filter(|_| compares)
+            && kept.last_under(filter.as_deref().unwrap_or(&message.subject)) != *last_sequence
+        {
+            return Err(BusError::Conflict);
+        }
         if let Some(id) = &message.message_id
             && let Some((sequence, at)) = kept.named.get(id)
             && now.since(*at) < kept.layout.dedupe
         {
             return Ok(Published { sequence: *sequence, duplicate: true });
-        }
-        if let Some(Expect { last_sequence, filter }) = message.expect.as_ref().filter(|_| compares)
-            && kept.last_under(filter.as_deref().unwrap_or(&message.subject)) != *last_sequence
-        {
-            return Err(BusError::Conflict);
         }
         let sequence = kept.store(message, now)?;
         if kept.layout.name == PROCESS {

@@ -1,10 +1,12 @@
 //! Readers: everything under a filter, in order, without acknowledgements. A reader opens itself anew after an error or
 //! a new connection and goes on behind the last message it gave; what it gave is never given again.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::port::Stored;
@@ -13,6 +15,11 @@ use crate::wire::{Bus, Delivered, Messages, Opened};
 /// Between two attempts to open.
 const REOPEN_FIRST: Duration = Duration::from_millis(50);
 const REOPEN_LAST: Duration = Duration::from_secs(2);
+
+/// What was stored when a reader opened and has gone since is not delivered, and nothing says so. After this long without
+/// a message it opens anew and is told what is there now; longer each time, for a broker that is only slow.
+const QUIET_FIRST: Duration = Duration::from_millis(250);
+const QUIET_LAST: Duration = Duration::from_secs(8);
 
 /// Where a reader begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +54,7 @@ pub struct Reader {
     opening: Option<AbortOnDropHandle<Result<Opened, String>>>,
     connections: watch::Receiver<u64>,
     reopen_delay: Duration,
+    quiet: Duration,
 }
 
 struct Open {
@@ -54,6 +62,8 @@ struct Open {
     /// What was stored before the opening and has not been given yet.
     behind: u64,
     told: bool,
+    /// Ends when what is behind should have come. Outlives a cancelled wait.
+    patience: Pin<Box<Sleep>>,
 }
 
 // === impl Reader ===
@@ -77,6 +87,7 @@ impl Reader {
             open: None,
             opening: None,
             reopen_delay: Duration::ZERO,
+            quiet: QUIET_FIRST,
         }
     }
 
@@ -102,10 +113,17 @@ impl Reader {
                     }
                     continue;
                 }
+                () = &mut open.patience, if open.behind > 0 => {
+                    self.quiet = (self.quiet * 2).min(QUIET_LAST);
+                    self.open = None;
+                    continue;
+                }
             };
             match received {
                 Some(Ok(Delivered { stored, behind })) => {
                     self.reopen_delay = Duration::ZERO;
+                    self.quiet = QUIET_FIRST;
+                    open.patience.set(sleep(QUIET_FIRST));
                     open.behind = open.behind.saturating_sub(1).min(behind);
                     if stored.sequence > self.last {
                         self.last = stored.sequence;
@@ -157,7 +175,8 @@ impl Reader {
                     // From here on a reopening has a place to go on from.
                     self.start = Start::At(before + 1);
                 }
-                self.open = Some(Open { messages, behind: stored, told: false });
+                let patience = Box::pin(sleep(self.quiet));
+                self.open = Some(Open { messages, behind: stored, told: false, patience });
             }
             Ok(Err(error)) => {
                 tracing::debug!(stream = self.stream, filter = self.filter, error, "reader cannot open yet");
@@ -184,7 +203,7 @@ async fn open_after(
     filter: String,
     start: Start,
 ) -> Result<Opened, String> {
-    tokio::time::sleep(delay).await;
+    sleep(delay).await;
     bus.read(&stream, &filter, start).await
 }
 
