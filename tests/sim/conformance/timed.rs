@@ -88,9 +88,12 @@ async fn expiry(Side { bus, .. }: &Side) {
     bus.publish(lease("gone", 1)).await.expect("stored");
     bus.publish(lease("renewed", 1)).await.expect("stored");
     bus.publish(lease("renewed", 60)).await.expect("stored");
-    for ought in [key("gone"), renewed.clone(), renewed.clone()] {
-        let Seen::Message(stored) = reader.next().await else { panic!("a message of {ought}") };
-        assert_eq!(stored.subject, ought);
+    // A renewal may have taken the place of the first lease before that was told.
+    loop {
+        let seen = tokio::time::timeout(A_WHILE, reader.next()).await.expect("it is told");
+        if matches!(seen, Seen::Message(stored) if stored.subject == renewed && stored.envelope.body == b"60") {
+            break;
+        }
     }
     // An expiry is not told; whoever wants to know looks.
     let more = tokio::time::timeout(A_WHILE, reader.next()).await;
@@ -163,6 +166,6 @@ pub(super) async fn read_on(Side { bus, .. }: &Side, restart: impl AsyncFnOnce()
         assert_eq!(stored.envelope.body, b"after");
         break;
     }
-    let taken = queue.next().await;
-    assert_eq!(taken.stored.envelope.body, b"after");
+    // Of an acknowledgement nobody hears whether it came before the end.
+    while queue.next().await.stored.envelope.body != b"after" {}
 }
