@@ -158,7 +158,12 @@ impl Segment {
             Former::Waits => return None,
             Former::None => {}
         }
-        let next = Contents { inputs: self.next_inputs(&waiting.inputs), fired: waiting.fired.clone() };
+        // The note of a wait goes in by itself, under an id of its own: whoever gives it again does not know what was said
+        // beside it.
+        let next = match waiting.fired.first() {
+            Some(wait) => Contents { inputs: Vec::new(), fired: vec![*wait] },
+            None => Contents { inputs: self.next_inputs(&waiting.inputs), fired: Vec::new() },
+        };
         if next != Contents::default() {
             let id = self.frame_id(&next);
             self.frame = Some(Frame { id, contents: next.clone(), stage: FrameStage::Recording });

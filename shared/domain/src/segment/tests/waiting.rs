@@ -177,6 +177,29 @@ fn a_match_wakes_the_parked_process_once_and_is_the_first_thing_it_is_told() {
     assert_eq!(stage.log.look_back.given, vec![EventSeq(40)], "the next wait does not fire on it");
 }
 
+/// A segment that dies now leaves a harness that has read both, and the next one knows each by its own id.
+#[test]
+fn the_note_of_a_wait_goes_in_by_itself_and_before_what_was_said() {
+    let mut stage = working();
+    stage.call(for_a_pull_request());
+    stage.done();
+    let wait = stage.wait();
+    stage.turn_ends(TurnOutcome::Completed);
+    stage.gone();
+    let said = stage.say(Mode::Auto);
+    stage.append(Cause::Happened { wait, event: comment(40) });
+    let next = Identity { epoch: stage.log.epoch, incarnation: Incarnation(Uuid::from_u128(4)), ..ME };
+    let mut stage = Stage::on(stage.log.clone(), Vec::new(), next);
+    stage.know(said.0);
+    stage.start();
+    let fired = Contents { inputs: Vec::new(), fired: vec![wait] };
+    assert_eq!(stage.effects.front(), Some(&Effect::Record { frame: wait.uuid(), contents: fired }));
+    stage.recorded();
+    stage.done();
+    stage.echo();
+    assert_eq!(stage.recorded(), vec![said]);
+}
+
 #[test]
 fn calls_are_answered_one_by_one_and_a_finish_is_held_for_what_is_open() {
     let mut stage = working();
