@@ -91,7 +91,8 @@ async fn expiry(Side { bus, .. }: &Side) {
     // A renewal may have taken the place of the first lease before that was told.
     loop {
         let seen = tokio::time::timeout(A_WHILE, reader.next()).await.expect("it is told");
-        if matches!(seen, Seen::Message(stored) if stored.subject == renewed && stored.envelope.body == b"60") {
+        if matches!(seen, Seen::Message(stored) if stored.subject == renewed && stored.envelope.body == b"60")
+        {
             break;
         }
     }

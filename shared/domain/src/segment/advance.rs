@@ -210,16 +210,25 @@ impl Segment {
         Effect::Deliver { frame: id, contents, wake: self.wake.take() }
     }
 
-    /// A frame that an earlier segment wrote down, if it is what comes next: the harness knows by its id whether it has
-    /// read it. It goes in whole.
+    /// The first of the frames that earlier segments wrote down and whose contents still wait: the harness knows by its id
+    /// whether it has read it. It goes in whole, also before what was held back then, and is overtaken by a later one
+    /// that holds some of the same.
     fn former_frame(&mut self, waiting: &Contents) -> Former {
-        let written = |(id, contents): &(Uuid, Contents)| {
+        let waits = |(id, contents): &(Uuid, Contents)| {
             *contents != Contents::default()
-                && waiting.inputs.starts_with(&contents.inputs)
-                && waiting.fired.starts_with(&contents.fired)
+                && contents.inputs.iter().all(|input| waiting.inputs.contains(input))
+                && contents.fired.iter().all(|wait| waiting.fired.contains(wait))
                 && !self.spent.contains(id)
         };
-        let Some(at) = self.former.iter().rposition(written) else { return Former::None };
+        let overtaken = |at: usize| {
+            let (_, first) = &self.former[at];
+            self.former[at + 1..].iter().any(|(_, later)| {
+                later.inputs.iter().any(|input| first.inputs.contains(input))
+                    || later.fired.iter().any(|wait| first.fired.contains(wait))
+            })
+        };
+        let next = (0..self.former.len()).find(|at| waits(&self.former[*at]) && !overtaken(*at));
+        let Some(at) = next else { return Former::None };
         if !self.former[at].1.inputs.iter().all(|input| self.known.contains_key(input)) {
             return Former::Waits;
         }

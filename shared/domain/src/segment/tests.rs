@@ -425,3 +425,24 @@ fn a_harness_that_ends_by_itself_rests_and_one_that_cannot_start_waits_for_a_per
 mod frozen;
 mod leaving;
 mod waiting;
+
+/// The harness may have read what was written down; only under that id does it know.
+#[test]
+fn what_was_written_down_goes_in_first_and_the_newest_of_what_overlaps() {
+    let log = [1, 2, 3, 4]
+        .map(|seq| said(seq, Mode::Auto))
+        .into_iter()
+        .fold(None, |log: Option<State>, cause| apply(log.as_ref(), cause));
+    let frame = |id: u128, inputs: &[u64]| (Uuid::from_u128(id), said_in(inputs));
+    let former = vec![frame(10, &[2]), frame(11, &[2, 3]), frame(12, &[0, 4])];
+    let mut stage = Stage::on(log.expect("a process"), former, ME);
+    stage.start();
+    (1..=4).for_each(|seq| stage.know(seq));
+    let delivered = |stage: &mut Stage| match stage.done().pop() {
+        Some(Effect::Deliver { frame, contents, .. }) => (frame, contents),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(delivered(&mut stage), frame(11, &[2, 3]));
+    stage.echo();
+    assert_eq!(stage.recorded(), [1, 4].map(RecordSeq));
+}
