@@ -66,7 +66,7 @@ impl Asked {
         let last = store.last_sequence(&stream);
         let sequence = rng.random_range(1..last + 3);
         match rng.random_range(0..100) {
-            0..50 => Self::Publish(message(rng, store, &stream, subject, &filters[..3])),
+            0..50 => Self::Publish(message(rng, store, &stream, &subject, &filters[..3])),
             50..60 => Self::Last(place),
             60..70 => Self::Next(place, sequence),
             70..76 => Self::At(place, sequence),
@@ -92,7 +92,7 @@ impl Asked {
     }
 }
 
-fn message(rng: &mut StdRng, store: &Store, stream: &str, subject: String, over: &[String]) -> Outgoing {
+fn message(rng: &mut StdRng, store: &Store, stream: &str, subject: &str, over: &[String]) -> Outgoing {
     let mut message = Outgoing::bare(&subject, rng.random_range(0..1_000_u32).to_string().into_bytes());
     if rng.random_bool(0.7) {
         message.kind = Some("said".to_owned());
@@ -112,7 +112,7 @@ fn message(rng: &mut StdRng, store: &Store, stream: &str, subject: String, over:
     let stands = |filter: &str| store.last(stream, filter).map_or(0, |last| last.sequence);
     match rng.random_range(0..10) {
         0..4 => {
-            let expected = now_and_then(rng, stands(&subject));
+            let expected = now_and_then(rng, stands(subject));
             message.after(expected)
         }
         4..6 => {
