@@ -7,6 +7,7 @@ use bus::{BusError, Port};
 use contract::buckets::Role;
 use contract::topology::{ASSIGN, OPERATOR, TIMERS};
 use domain::process::{Fact, LossReason, Step};
+use reqwest::Method;
 use serde_json::Value;
 use tests::installation::{executor_name, program};
 use tests::wait::eventually;
@@ -125,7 +126,14 @@ async fn an_outage_of_the_broker_costs_a_running_turn_a_pause_and_nothing_else()
     let paused = ticked(&tree);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(ticked(&tree), paused, "it stands still");
+    let ready = async || {
+        let answer = api.send(Method::GET, "/readyz", None).await;
+        if answer.status.is_success() { Ok(()) } else { Err(answer.body) }
+    };
+    let why = ready().await.expect_err("nothing is ready without its broker");
+    assert!(why.to_string().contains("the broker is away"), "{why}");
     installation.broker.signal("CONT").await;
+    eventually("readiness", SOON, ready).await;
     let record = api
         .until("its end", &agent, &conversation, |record| {
             record["result"].as_str().is_some_and(|text| text.contains("ticked"))

@@ -3,14 +3,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bus::LogReading;
+use bus::{LogReading, Nats};
 use contract::topology::{CONSOLE, INGRESS, REGISTRY, SCHEDULER, STEERER, WAKER};
 use executor::{AnthropicConfig, ExecutorConfig, Provider};
 use service::Runtime;
-use service::clock::RealClock;
+use service::clock::{Clock, RealClock};
 use service::config::Settings;
-use service::health::Health;
+use service::health::{Check, Health};
 use service::http::{Limits, serve};
 use service::metrics::Metrics;
 use service::shutdown::Shutdown;
@@ -21,6 +22,9 @@ use crate::broker;
 use crate::failure::Failure;
 use crate::programs;
 use crate::settings::ServerConfig;
+
+/// Shorter than any readiness probe's period.
+const BROKER_LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -107,6 +111,7 @@ pub(crate) async fn start(
     let back_shutdown = Shutdown::new(grace, Arc::clone(&runtime.clock));
     let back_runtime = Runtime { shutdown: back_shutdown.clone(), ..runtime.clone() };
     let mut router = runtime.health.router(runtime.metrics.clone());
+    let (broker_check, mut connected) = (runtime.health.check("broker"), Vec::new());
     // The waker and the scheduler may both read the whole log; in one program one of them reads it for both.
     let (mut log, mut log_read_by) = (LogReading::default(), None);
     for role in roles {
@@ -115,11 +120,13 @@ pub(crate) async fn start(
             let found = programs::of_executor(&config)?;
             let provider = provider.clone().ok_or(Failure::NoProvider)?;
             let nats = broker::connect(settings, nats_url, &config.id.to_string()).await?;
+            connected.push(nats.clone());
             let running = executor::run(nats, runtime.clone(), config, found, provider);
             front.spawn(async move { running.await.map_err(Failure::from) });
             continue;
         }
         let nats = broker::connect(settings, nats_url, role.name()).await?;
+        connected.push(nats.clone());
         match role {
             Role::Ingress => {
                 router = router.merge(ingress::start(nats, runtime.clone(), settings.section()?));
@@ -148,6 +155,7 @@ pub(crate) async fn start(
     if let Some(nats) = log_read_by {
         log.start(&nats);
     }
+    tokio::spawn(watch_broker(connected, broker_check, Arc::clone(&runtime.clock)));
     let address = listener.local_addr().map_err(|source| Failure::Listen {
         address: SocketAddr::from(([0, 0, 0, 0], 0)),
         origin: String::new(),
@@ -160,6 +168,18 @@ pub(crate) async fn start(
         runtime.shutdown.clone(),
     )));
     Ok(Roles { url: format!("http://{address}"), runtime, front, back, back_shutdown })
+}
+
+/// A program whose broker is away can do nothing, whatever it could do before.
+async fn watch_broker(connected: Vec<Nats>, check: Check, clock: Arc<dyn Clock>) {
+    loop {
+        if connected.iter().all(Nats::is_connected) {
+            check.ready();
+        } else {
+            check.failed("the broker is away, and the program connects again by itself; look at docs/operations.md, The broker is down");
+        }
+        clock.sleep(BROKER_LOOKED_AT_EVERY).await;
+    }
 }
 
 async fn ended(role: impl Future<Output = ()>) -> Result<(), Failure> {
