@@ -123,7 +123,7 @@ impl Reader {
                 Some(Ok(Delivered { stored, behind })) => {
                     self.reopen_delay = Duration::ZERO;
                     self.quiet = QUIET_FIRST;
-                    open.patience.set(sleep(QUIET_FIRST));
+                    open.patience.set(sleep(self.quiet));
                     open.behind = open.behind.saturating_sub(1).min(behind);
                     if stored.sequence > self.last {
                         self.last = stored.sequence;

@@ -422,10 +422,6 @@ fn a_harness_that_ends_by_itself_rests_and_one_that_cannot_start_waits_for_a_per
     assert!(matches!(&stage.log.phase, Phase::Parked { reason: ParkReason::NeedsAttention { .. }, .. }));
 }
 
-mod frozen;
-mod leaving;
-mod waiting;
-
 /// The harness may have read what was written down; only under that id does it know.
 #[test]
 fn what_was_written_down_goes_in_first_and_the_newest_of_what_overlaps() {
@@ -446,3 +442,7 @@ fn what_was_written_down_goes_in_first_and_the_newest_of_what_overlaps() {
     stage.echo();
     assert_eq!(stage.recorded(), [1, 4].map(RecordSeq));
 }
+
+mod frozen;
+mod leaving;
+mod waiting;
